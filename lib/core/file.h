@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace trainer {
+
+// Whole file as bytes. Throws DataError naming the path and the system's reason.
+std::string read_file(const std::filesystem::path& path);
+
+// Writes to a temporary file beside `path`, fsyncs, renames: readers see the old or the new file, never a part.
+// Throws CheckpointError.
+void write_file_atomic(const std::filesystem::path& path, std::string_view contents);
+
+// Replaces directory `target` by directory `source` (same file system); fsyncs source's files first. Readers see
+// the old or the new one; after a crash between the two renames the old one stands as `<target>.old`.
+// Throws CheckpointError.
+void replace_directory(const std::filesystem::path& source, const std::filesystem::path& target);
+
+// Read-only memory map of a whole file; an empty file maps to an empty view. Throws DataError.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  std::string_view bytes() const { return {data_, size_}; }
+
+ private:
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace trainer

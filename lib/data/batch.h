@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+// B sequences, N tokens in all of them: sequences stand end to end, no padding.
+
+namespace trainer::data {
+
+// One micro-batch of one rank. Empty (B = N = 0) when the rank has no samples in this micro-batch: legal.
+struct TextBatch {
+  at::Tensor input_ids;       // [N] int64
+  at::Tensor token_type_ids;  // [N] int64
+  at::Tensor position_ids;    // [N] int64, from 0 in each sequence
+  at::Tensor cu_seqlens;      // [B+1] int32, starts of sequences; the last is N
+  // [N] int64: dropout's random key of each token, f(seed, epoch, sample, position). Masks so depend neither on the
+  // rank nor on the batch that a sample is in: any world size or accumulation draws the same ones.
+  at::Tensor row_keys;
+  at::Tensor labels;          // [B] int64; [B, L] float (multi-label); [B] or [B, L] float (regression)
+  std::vector<int32_t> seqlens;  // [B], on the host
+  std::vector<int64_t> samples;  // [B], indices in the dataset
+  int64_t max_seqlen = 0;
+
+  int64_t num_samples() const { return static_cast<int64_t>(seqlens.size()); }
+  int64_t num_tokens() const { return input_ids.defined() ? input_ids.size(0) : 0; }
+};
+
+}  // namespace trainer::data

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+// The job spec as plain structs: a YAML key is the field's name, the initializer is its default. What each key means,
+// its range and its unit stand beside it in spec/describe.h, from which parsing, schema and documentation are made.
+
+namespace trainer::spec {
+
+enum class Precision { kFp32, kBf16, kFp16 };
+enum class ModelType { kBertClassifier };
+enum class ModelInit { kPretrained, kRandom };
+enum class ProblemType { kSingleLabel, kMultiLabel, kRegression };
+enum class FileFormat { kAuto, kTsv, kCsv };
+enum class Quoting { kAuto, kNone, kRfc4180 };
+enum class Truncation { kLongestFirst, kOnlyFirst, kOnlySecond };
+enum class OptimizerType { kAdamW, kSgd, kAdagrad };
+enum class ScheduleType { kConstant, kLinear, kCosine, kPolynomial, kInverseSqrt };
+enum class Metric { kLoss, kAccuracy, kF1, kMcc, kPearson, kSpearman, kMse };
+enum class Strategy { kDdp };
+enum class GradientCompression { kNone, kFp16, kBf16 };
+enum class DeviceChoice { kAuto, kCuda, kCpu };
+enum class BackendChoice { kAuto, kNccl, kGloo };
+enum class NonFinite { kSkip, kAbort };
+enum class Progress { kAuto, kBar, kLines, kNone };
+
+struct Job {
+  std::string name = "job";
+  int64_t seed = 42;
+  std::string output_dir;  // empty: runs/<name>
+};
+
+struct Model {
+  ModelType type = ModelType::kBertClassifier;
+  std::string pretrained;  // Hugging Face directory
+  ModelInit init = ModelInit::kPretrained;
+  int64_t num_labels = 2;
+  ProblemType problem_type = ProblemType::kSingleLabel;
+  std::optional<double> hidden_dropout;
+  std::optional<double> attention_dropout;
+  std::optional<double> classifier_dropout;
+};
+
+struct DataSource {
+  std::string path;
+  FileFormat format = FileFormat::kAuto;
+  Quoting quoting = Quoting::kAuto;
+  bool header = true;
+  std::string text;       // column name, or number from 0
+  std::string text_pair;  // empty: one text
+  std::string label;
+};
+
+struct Data {
+  DataSource train;
+  DataSource validation;  // what is not said is as in train; an empty path: none
+  std::vector<std::string> label_names;  // empty: labels are integers (or floats in regression)
+  int64_t max_length = 128;
+  Truncation truncation = Truncation::kLongestFirst;
+  bool shuffle = true;
+  int64_t num_workers = 1;  // prefetching threads per rank
+  int64_t prefetch = 4;     // batches
+  bool pin_memory = true;
+};
+
+struct LossScale {
+  double initial = 65536.0;
+  double growth_factor = 2.0;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+};
+
+struct Train {
+  std::optional<int64_t> epochs;  // exactly one of epochs and steps; neither: 3 epochs
+  std::optional<int64_t> steps;
+  int64_t batch_size = 16;   // samples per rank and micro-batch
+  int64_t batch_tokens = 0;  // > 0: batches by token budget per rank and micro-batch, batch_size is its sample limit
+  int64_t gradient_accumulation = 1;
+  Precision precision = Precision::kFp32;
+  bool tf32 = false;
+  double clip_grad_norm = 1.0;  // 0: off
+  NonFinite on_nonfinite = NonFinite::kSkip;
+  int64_t max_skipped_steps = 20;  // in a row, then the job fails
+  LossScale loss_scale;
+  bool require_loss_decrease = false;
+};
+
+struct Optimizer {
+  OptimizerType type = OptimizerType::kAdamW;
+  double lr = 5e-5;
+  double weight_decay = 0.01;
+  bool decay_bias_and_norm = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double momentum = 0.0;
+  bool nesterov = false;
+};
+
+struct Schedule {
+  ScheduleType type = ScheduleType::kLinear;
+  int64_t warmup_steps = 0;
+  double warmup_ratio = 0.0;  // of all steps; used when warmup_steps is 0
+  double min_lr_ratio = 0.0;  // floor as a fraction of lr
+  double power = 1.0;         // polynomial
+};
+
+struct Evaluation {
+  std::string every = "epoch";  // "epoch", "never" or a number of steps
+  int64_t batch_size = 0;       // 0: as train.batch_size
+  std::vector<Metric> metrics = {Metric::kLoss, Metric::kAccuracy};
+  std::optional<Metric> best;       // empty: the last model is the best
+  int64_t early_stop_patience = 0;  // evaluations without a better one; 0: never
+};
+
+struct Parallel {
+  Strategy strategy = Strategy::kDdp;
+  double bucket_cap_mb = 25.0;
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  GradientCompression gradient_compression = GradientCompression::kNone;
+  double timeout_s = 600.0;  // of every collective and of joining
+};
+
+struct Launch {
+  std::string nproc_per_node = "auto";  // "auto", "gpu", "cpu" or a number
+  int64_t nnodes = 1;
+  int64_t node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  int64_t master_port = 0;  // 0: a free port (one node)
+  double grace_s = 10.0;    // from SIGTERM to SIGKILL
+  std::map<std::string, std::string> env;
+};
+
+struct Checkpoint {
+  bool save_final = true;
+  bool save_best = true;
+};
+
+struct Logging {
+  int64_t every_steps = 10;
+  Progress progress = Progress::kAuto;
+};
+
+struct Hardware {
+  DeviceChoice device = DeviceChoice::kAuto;
+  BackendChoice backend = BackendChoice::kAuto;
+  int64_t threads_per_worker = 0;  // 0: usable cores / local workers
+};
+
+struct JobSpec {
+  Job job;
+  Model model;
+  Data data;
+  Train train;
+  Optimizer optimizer;
+  Schedule schedule;
+  Evaluation evaluation;
+  Parallel parallel;
+  Launch launch;
+  Checkpoint checkpoint;
+  Logging logging;
+  Hardware hardware;
+};
+
+}  // namespace trainer::spec
