@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-// The job spec as plain structs: a YAML key is the field's name, the initializer is its default. What each key means,
-// its range and its unit stand beside it in spec/describe.h, from which parsing, schema and documentation are made.
+// The job spec as plain structs: a YAML key is the field's name, the initializer is its default. What each
+// key means, its range and its unit stand beside it in spec/describe.h, from which parsing, schema and
+// documentation are made.
 
 namespace trainer::spec {
 
@@ -32,6 +33,7 @@ struct Job {
   std::string name = "job";
   int64_t seed = 42;
   std::string output_dir;  // empty: runs/<name>
+  bool operator==(const Job&) const = default;
 };
 
 struct Model {
@@ -43,6 +45,7 @@ struct Model {
   std::optional<double> hidden_dropout;
   std::optional<double> attention_dropout;
   std::optional<double> classifier_dropout;
+  bool operator==(const Model&) const = default;
 };
 
 struct DataSource {
@@ -53,11 +56,12 @@ struct DataSource {
   std::string text;       // column name, or number from 0
   std::string text_pair;  // empty: one text
   std::string label;
+  bool operator==(const DataSource&) const = default;
 };
 
 struct Data {
   DataSource train;
-  DataSource validation;  // what is not said is as in train; an empty path: none
+  DataSource validation;                 // what is not said is as in train; an empty path: none
   std::vector<std::string> label_names;  // empty: labels are integers (or floats in regression)
   int64_t max_length = 128;
   Truncation truncation = Truncation::kLongestFirst;
@@ -65,6 +69,7 @@ struct Data {
   int64_t num_workers = 1;  // prefetching threads per rank
   int64_t prefetch = 4;     // batches
   bool pin_memory = true;
+  bool operator==(const Data&) const = default;
 };
 
 struct LossScale {
@@ -72,13 +77,15 @@ struct LossScale {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   int64_t growth_interval = 2000;
+  bool operator==(const LossScale&) const = default;
 };
 
 struct Train {
   std::optional<int64_t> epochs;  // exactly one of epochs and steps; neither: 3 epochs
   std::optional<int64_t> steps;
-  int64_t batch_size = 16;   // samples per rank and micro-batch
-  int64_t batch_tokens = 0;  // > 0: batches by token budget per rank and micro-batch, batch_size is its sample limit
+  int64_t batch_size = 16;  // samples per rank and micro-batch
+  int64_t batch_tokens =
+      0;  // > 0: batches by token budget per rank and micro-batch, batch_size is its sample limit
   int64_t gradient_accumulation = 1;
   Precision precision = Precision::kFp32;
   bool tf32 = false;
@@ -87,6 +94,7 @@ struct Train {
   int64_t max_skipped_steps = 20;  // in a row, then the job fails
   LossScale loss_scale;
   bool require_loss_decrease = false;
+  bool operator==(const Train&) const = default;
 };
 
 struct Optimizer {
@@ -99,6 +107,7 @@ struct Optimizer {
   double eps = 1e-8;
   double momentum = 0.0;
   bool nesterov = false;
+  bool operator==(const Optimizer&) const = default;
 };
 
 struct Schedule {
@@ -107,6 +116,7 @@ struct Schedule {
   double warmup_ratio = 0.0;  // of all steps; used when warmup_steps is 0
   double min_lr_ratio = 0.0;  // floor as a fraction of lr
   double power = 1.0;         // polynomial
+  bool operator==(const Schedule&) const = default;
 };
 
 struct Evaluation {
@@ -115,6 +125,7 @@ struct Evaluation {
   std::vector<Metric> metrics = {Metric::kLoss, Metric::kAccuracy};
   std::optional<Metric> best;       // empty: the last model is the best
   int64_t early_stop_patience = 0;  // evaluations without a better one; 0: never
+  bool operator==(const Evaluation&) const = default;
 };
 
 struct Parallel {
@@ -124,6 +135,7 @@ struct Parallel {
   bool static_graph = false;
   GradientCompression gradient_compression = GradientCompression::kNone;
   double timeout_s = 600.0;  // of every collective and of joining
+  bool operator==(const Parallel&) const = default;
 };
 
 struct Launch {
@@ -134,22 +146,44 @@ struct Launch {
   int64_t master_port = 0;  // 0: a free port (one node)
   double grace_s = 10.0;    // from SIGTERM to SIGKILL
   std::map<std::string, std::string> env;
+  bool operator==(const Launch&) const = default;
 };
 
 struct Checkpoint {
   bool save_final = true;
   bool save_best = true;
+  bool operator==(const Checkpoint&) const = default;
 };
 
 struct Logging {
   int64_t every_steps = 10;
   Progress progress = Progress::kAuto;
+  bool operator==(const Logging&) const = default;
 };
 
 struct Hardware {
   DeviceChoice device = DeviceChoice::kAuto;
   BackendChoice backend = BackendChoice::kAuto;
   int64_t threads_per_worker = 0;  // 0: usable cores / local workers
+  bool operator==(const Hardware&) const = default;
+};
+
+// Where a value of the spec was said: "job.yaml:12:3" or "--set train.steps". Ordered as people read: the
+// file from top to bottom, then overrides.
+struct Place {
+  int source = 0;  // 0: the file; n: the n-th override
+  int line = 0;
+  int column = 0;
+  std::string where;
+};
+
+// What the user said rather than left to its default; empty for a spec that was not read from text. It is no
+// part of the spec's value: two specs that say the same in different places are equal.
+struct Said {
+  std::string file;
+  std::map<std::string, Place> places;  // by key, e.g. "train.steps"
+  bool contains(const std::string& key) const { return places.count(key) != 0; }
+  bool operator==(const Said&) const { return true; }
 };
 
 struct JobSpec {
@@ -165,6 +199,8 @@ struct JobSpec {
   Checkpoint checkpoint;
   Logging logging;
   Hardware hardware;
+  Said said;
+  bool operator==(const JobSpec&) const = default;
 };
 
 }  // namespace trainer::spec

@@ -9,9 +9,10 @@
 
 namespace trainer::spec {
 
-// Reads a job spec. `overrides` are --set arguments, "key.path=value", applied to the YAML tree before it is read.
-// ${VAR} and ${VAR:-default} are expanded in scalars. Throws SpecError with every fault of the file, one a line as
-// file:line:column: key: what was got; what is expected; a last line counts them.
+// Reads a job spec. `overrides` are --set arguments, "key.path=value", applied to the YAML tree before it is
+// read.
+// ${VAR} and ${VAR:-default} are expanded in scalars. Throws SpecError with every fault of the file, one a
+// line as file:line:column: key: what was got; what is expected; a last line counts them.
 JobSpec load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
 // As load, from text; `name` stands for the file in messages.

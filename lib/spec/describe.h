@@ -1,0 +1,252 @@
+#pragma once
+
+#include "spec/job_spec.h"
+#include "spec/rule.h"
+
+// The one description of the job spec: describe(visitor, struct) calls visitor(key, field, rule, doc) for
+// every key in the order of the documentation. The reader (read.h), to_yaml() and json_schema() are visitors;
+// nothing else lists keys. A key that needs another to be read first (validation inherits from train) stands
+// after it.
+
+namespace trainer::spec {
+
+constexpr double kMillion = 1e6;  // far beyond use; keeps products of counts within 64 bits
+
+template <class V>
+void describe(V& v, Job& j) {
+  v("name", j.name, anything().also({"run_name", "experiment"}), "Name of the job; names its directory");
+  v("seed", j.seed, at_least(0).also({"random_seed", "data_seed"}),
+    "Seed of initialization, data order and dropout; the same seed gives the same updates");
+  v("output_dir", j.output_dir, anything().also({"output", "save_dir", "out_dir", "work_dir"}),
+    "Directory for models, logs and metrics, relative to the working directory; empty: runs/<name>");
+}
+
+template <class V>
+void describe(V& v, Model& m) {
+  v("type", m.type, anything().also({"architecture", "model_type", "arch"}), "Kind of model");
+  v("pretrained", m.pretrained, anything().also({"model_name_or_path", "path", "checkpoint", "weights"}),
+    "Hugging Face directory with config.json, model.safetensors and the tokenizer's files");
+  v("init", m.init, anything(),
+    "pretrained: load the directory's weights; random: take only its config.json and tokenizer");
+  v("num_labels", m.num_labels, at_least(1).at_most(kMillion).also({"num_classes", "labels"}),
+    "Outputs of the classifier; 1 or more values in regression");
+  v("problem_type", m.problem_type, anything().also({"problem", "task"}),
+    "What labels mean, and so the loss: cross-entropy, binary cross-entropy per label, or squared error");
+  v("hidden_dropout", m.hidden_dropout, at_least(0).below(1).also({"hidden_dropout_prob", "dropout"}),
+    "Dropout probability of hidden layers; unset: as in config.json");
+  v("attention_dropout", m.attention_dropout, at_least(0).below(1).also({"attention_probs_dropout_prob"}),
+    "Dropout probability of attention weights; unset: as in config.json");
+  v("classifier_dropout", m.classifier_dropout, at_least(0).below(1),
+    "Dropout probability before the classifier; unset: as in config.json, else hidden_dropout");
+}
+
+template <class V>
+void describe(V& v, DataSource& d) {
+  v("path", d.path, anything().also({"file", "train_file", "validation_file"}),
+    "Table file, relative to the working directory");
+  v("format", d.format, anything().also({"type"}),
+    "Separator of columns: tab or comma; auto: by the file's extension");
+  v("quoting", d.quoting, anything().also({"quote"}),
+    "rfc4180: double quotes enclose a field; none: quotes are text; auto: none for tsv, rfc4180 for csv");
+  v("header", d.header, anything().also({"has_header"}), "Whether the first line names the columns");
+  v("text", d.text, column().also({"text_column", "sentence", "sentence1", "sentence1_key"}),
+    "Column of the text: name, or number from 0");
+  v("text_pair", d.text_pair, column().also({"text2", "sentence2", "sentence2_key", "pair"}),
+    "Column of the second text: name, or number from 0; empty: one text");
+  v("label", d.label, column().also({"label_column", "labels", "target"}),
+    "Column of the label: name, or number from 0");
+}
+
+template <class V>
+void describe(V& v, Data& d) {
+  v("train", d.train, anything(), "Training samples");
+  v.inherit(d.validation, d.train);
+  v("validation", d.validation, anything().also({"dev", "eval", "valid", "val", "test"}),
+    "Evaluation samples; what is not said is as in train, no path: no evaluation");
+  v("label_names", d.label_names, anything().also({"labels", "classes", "class_names"}),
+    "Labels as the files write them, in the order of the model's outputs; empty: integers from 0 (numbers in "
+    "regression)");
+  v("max_length", d.max_length,
+    at_least(3).at_most(kMillion).in("tokens").also({"max_seq_length", "max_len"}),
+    "Longest sequence, special tokens included; longer ones are truncated");
+  v("truncation", d.truncation, anything(), "Which text of a pair loses tokens when both are too long");
+  v("shuffle", d.shuffle, anything(), "Whether training samples are in a new random order every epoch");
+  v("num_workers", d.num_workers, at_least(1).at_most(256).in("threads").also({"dataloader_num_workers"}),
+    "Threads per rank that prepare batches ahead of training");
+  v("prefetch", d.prefetch, at_least(1).at_most(1024).in("batches").also({"prefetch_factor"}),
+    "Batches per rank that are held ready");
+  v("pin_memory", d.pin_memory, anything().also({"dataloader_pin_memory"}),
+    "Whether batches lie in page-locked memory, for faster copies to a GPU");
+}
+
+template <class V>
+void describe(V& v, LossScale& s) {
+  v("initial", s.initial, above(0).also({"init_scale"}), "Loss scale of the first step");
+  v("growth_factor", s.growth_factor, above(1), "Factor after growth_interval good steps in a row");
+  v("backoff_factor", s.backoff_factor, above(0).below(1), "Factor after a step with inf or NaN gradients");
+  v("growth_interval", s.growth_interval, at_least(1).in("steps"),
+    "Good steps in a row before the scale grows");
+}
+
+template <class V>
+void describe(V& v, Train& t) {
+  v("epochs", t.epochs, at_least(1).at_most(kMillion).also({"num_epochs", "num_train_epochs", "max_epochs"}),
+    "Passes over the training samples; give epochs or steps; neither: 3 epochs");
+  v("steps", t.steps, at_least(1).also({"max_steps", "num_steps", "total_steps"}),
+    "Optimizer steps, instead of epochs");
+  v("batch_size", t.batch_size,
+    at_least(1).at_most(kMillion).in("samples").also(
+        {"per_device_train_batch_size", "train_batch_size", "micro_batch_size"}),
+    "Samples per rank and micro-batch; the sample limit when batch_tokens is set");
+  v("batch_tokens", t.batch_tokens, at_least(0).in("tokens").also({"max_tokens", "tokens_per_batch"}),
+    "Token budget per rank and micro-batch; 0: batches by sample count");
+  v("gradient_accumulation", t.gradient_accumulation,
+    at_least(1)
+        .at_most(kMillion)
+        .in("micro-batches")
+        .also({"gradient_accumulation_steps", "accumulation", "accumulate_grad_batches"}),
+    "Micro-batches per rank and optimizer step");
+  v("precision", t.precision, anything().also({"dtype", "amp", "mixed_precision", "bf16", "fp16"}),
+    "Arithmetic of matrix products (autocast); weights and optimizer state are fp32 always");
+  v("tf32", t.tf32, anything().also({"allow_tf32"}), "Whether fp32 matrix products on a GPU may use TF32");
+  v("clip_grad_norm", t.clip_grad_norm, at_least(0).also({"max_grad_norm", "gradient_clipping", "grad_clip"}),
+    "Largest global gradient norm; 0: no clipping");
+  v("on_nonfinite", t.on_nonfinite, anything(),
+    "What an inf or NaN gradient does: skip the step, or abort the job");
+  v("max_skipped_steps", t.max_skipped_steps, at_least(1).in("steps"),
+    "Skipped steps in a row after which the job fails");
+  v("loss_scale", t.loss_scale, anything().also({"grad_scaler"}), "Dynamic loss scale of fp16");
+  v("require_loss_decrease", t.require_loss_decrease, anything(),
+    "Whether the job fails when the training loss did not fall; for smoke tests");
+}
+
+template <class V>
+void describe(V& v, Optimizer& o) {
+  v("type", o.type, anything().also({"name", "optim"}), "Update rule");
+  v("lr", o.lr, above(0).also({"learning_rate"}), "Peak learning rate");
+  v("weight_decay", o.weight_decay, at_least(0).also({"wd"}),
+    "Weight decay: decoupled in adamw, added to the gradient in sgd and adagrad");
+  v("decay_bias_and_norm", o.decay_bias_and_norm, anything(),
+    "Whether biases and normalization weights decay too");
+  v("beta1", o.beta1, at_least(0).below(1).also({"adam_beta1", "betas"}),
+    "adamw: decay of the mean gradient");
+  v("beta2", o.beta2, at_least(0).below(1).also({"adam_beta2"}), "adamw: decay of the mean squared gradient");
+  v("eps", o.eps, above(0).also({"adam_epsilon", "epsilon"}),
+    "adamw, adagrad: added to the denominator against division by zero");
+  v("momentum", o.momentum, at_least(0).below(1), "sgd: decay of the velocity");
+  v("nesterov", o.nesterov, anything(), "sgd: whether momentum looks ahead");
+}
+
+template <class V>
+void describe(V& v, Schedule& s) {
+  v("type", s.type, anything().also({"name", "lr_scheduler_type", "scheduler"}),
+    "Form of the learning rate after warm-up");
+  v("warmup_steps", s.warmup_steps, at_least(0).in("steps").also({"num_warmup_steps", "warmup"}),
+    "Steps of linear growth from 0 to the peak");
+  v("warmup_ratio", s.warmup_ratio, at_least(0).at_most(1),
+    "Warm-up as a fraction of all steps, instead of warmup_steps");
+  v("min_lr_ratio", s.min_lr_ratio, at_least(0).at_most(1).also({"min_lr"}),
+    "Lowest learning rate after warm-up, as a fraction of the peak");
+  v("power", s.power, above(0), "polynomial: exponent of the decay");
+}
+
+template <class V>
+void describe(V& v, Evaluation& e) {
+  v("every", e.every,
+    words_or_at_least({"epoch", "never"}, 1)
+        .in("steps")
+        .also({"eval_steps", "evaluation_strategy", "eval_strategy", "interval"}),
+    "When to evaluate: at the end of every epoch, never, or every so many steps");
+  v("batch_size", e.batch_size,
+    at_least(0).at_most(kMillion).in("samples").also({"per_device_eval_batch_size", "eval_batch_size"}),
+    "Samples per rank and evaluation batch; 0: as train.batch_size");
+  v("metrics", e.metrics, anything().also({"metric"}), "What is computed over all evaluation samples");
+  v("best", e.best, anything().also({"metric_for_best_model", "monitor"}),
+    "Metric by which the best model is kept; unset: none, the last model is kept");
+  v("early_stop_patience", e.early_stop_patience,
+    at_least(0)
+        .at_most(kMillion)
+        .in("evaluations")
+        .also({"early_stopping_patience", "patience", "early_stop"}),
+    "Evaluations in a row without a better one that end training; 0: never");
+}
+
+template <class V>
+void describe(V& v, Parallel& p) {
+  v("strategy", p.strategy, anything(), "How ranks share the work: ddp: every rank holds the whole model");
+  v("bucket_cap_mb", p.bucket_cap_mb, above(0).at_most(kMillion).in("MiB"),
+    "Gradients that are reduced together, overlapped with backward");
+  v("find_unused_parameters", p.find_unused_parameters, anything().also({"ddp_find_unused_parameters"}),
+    "Whether parameters may get no gradient in a step");
+  v("static_graph", p.static_graph, anything(),
+    "Whether every step uses the same parameters in the same order");
+  v("gradient_compression", p.gradient_compression, anything().also({"comm_hook"}),
+    "Type in which gradients travel between ranks; none: fp32");
+  v("timeout_s", p.timeout_s, above(0).at_most(kMillion).in("s").also({"timeout", "ddp_timeout"}),
+    "Longest wait of a collective or of joining before the job fails");
+}
+
+template <class V>
+void describe(V& v, Launch& l) {
+  v("nproc_per_node", l.nproc_per_node,
+    words_or_at_least({"auto", "gpu", "cpu"}, 1)
+        .in("workers")
+        .also({"num_processes", "num_gpus", "gpus", "nproc"}),
+    "Workers on each node: a number, gpu: one per GPU, cpu: one per core, auto: gpu, or one without GPUs");
+  v("nnodes", l.nnodes, at_least(1).at_most(kMillion).also({"num_nodes", "num_machines", "nodes"}),
+    "Nodes of the job; trainer run is started once on each");
+  v("node_rank", l.node_rank, at_least(0).at_most(kMillion).also({"machine_rank"}),
+    "This node's number, from 0");
+  v("master_addr", l.master_addr, anything().also({"master_address", "main_process_ip", "rdzv_endpoint"}),
+    "Host name or address of node 0, where ranks meet");
+  v("master_port", l.master_port, at_least(0).at_most(65535).also({"main_process_port"}),
+    "Port of node 0 where ranks meet; 0: a free one, on a single node");
+  v("grace_s", l.grace_s, at_least(0).at_most(kMillion).in("s"),
+    "Time from SIGTERM to SIGKILL when workers are stopped");
+  v("env", l.env, anything().also({"environment"}), "Environment variables of workers, e.g. NCCL_DEBUG");
+}
+
+template <class V>
+void describe(V& v, Checkpoint& c) {
+  v("save_final", c.save_final, anything().also({"save_last"}),
+    "Whether the model is written to <output_dir> at the end");
+  v("save_best", c.save_best, anything().also({"load_best_model_at_end", "save_top_k"}),
+    "Whether the best model by evaluation.best is written to <output_dir>");
+}
+
+template <class V>
+void describe(V& v, Logging& l) {
+  v("every_steps", l.every_steps, at_least(1).in("steps").also({"logging_steps", "log_every", "every"}),
+    "Steps between lines of metrics");
+  v("progress", l.progress, anything(),
+    "bar: one live line; lines: plain lines; none: neither; auto: bar on a terminal, else lines");
+}
+
+template <class V>
+void describe(V& v, Hardware& h) {
+  v("device", h.device, anything().also({"accelerator", "use_cpu"}),
+    "Where to train; auto: GPUs when there are any");
+  v("backend", h.backend, anything().also({"ddp_backend"}),
+    "Library of collectives; auto: nccl on GPUs, gloo on CPUs");
+  v("threads_per_worker", h.threads_per_worker,
+    at_least(0).at_most(65536).in("threads").also({"omp_num_threads"}),
+    "CPU threads of each worker's operators; 0: usable cores / workers on the node");
+}
+
+template <class V>
+void describe(V& v, JobSpec& s) {
+  v("job", s.job, anything().also({"run"}), "The job's name, seed and directory");
+  v("model", s.model, anything(), "What is trained");
+  v("data", s.data, anything().also({"dataset"}), "What it is trained on");
+  v("train", s.train, anything().also({"training", "trainer"}), "How long, and in what portions");
+  v("optimizer", s.optimizer, anything().also({"optim"}), "How gradients become updates");
+  v("schedule", s.schedule, anything().also({"scheduler", "lr_scheduler"}), "How the learning rate changes");
+  v("evaluation", s.evaluation, anything().also({"validation", "eval"}), "When and how the model is judged");
+  v("parallel", s.parallel, anything().also({"distributed", "ddp"}), "How ranks work together");
+  v("launch", s.launch, anything().also({"launcher"}), "Which workers are started");
+  v("checkpoint", s.checkpoint, anything().also({"checkpoints", "save"}), "What is kept");
+  v("logging", s.logging, anything().also({"log"}), "What is shown");
+  v("hardware", s.hardware, anything().also({"device"}), "Where it runs");
+}
+
+}  // namespace trainer::spec

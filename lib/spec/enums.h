@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "spec/job_spec.h"
+
+// How the choices of a job spec are written in YAML: one list per enum, in the order that messages show them.
+
+namespace trainer::spec {
+
+template <class E>
+using Name = std::pair<E, std::string_view>;
+
+constexpr auto names(Precision) {
+  using E = Precision;
+  return std::array<Name<E>, 3>{{{E::kFp32, "fp32"}, {E::kBf16, "bf16"}, {E::kFp16, "fp16"}}};
+}
+constexpr auto names(ModelType) {
+  using E = ModelType;
+  return std::array<Name<E>, 1>{{{E::kBertClassifier, "bert_classifier"}}};
+}
+constexpr auto names(ModelInit) {
+  using E = ModelInit;
+  return std::array<Name<E>, 2>{{{E::kPretrained, "pretrained"}, {E::kRandom, "random"}}};
+}
+constexpr auto names(ProblemType) {  // as in Hugging Face's config.json
+  using E = ProblemType;
+  return std::array<Name<E>, 3>{{{E::kSingleLabel, "single_label_classification"},
+                                 {E::kMultiLabel, "multi_label_classification"},
+                                 {E::kRegression, "regression"}}};
+}
+constexpr auto names(FileFormat) {
+  using E = FileFormat;
+  return std::array<Name<E>, 3>{{{E::kAuto, "auto"}, {E::kTsv, "tsv"}, {E::kCsv, "csv"}}};
+}
+constexpr auto names(Quoting) {
+  using E = Quoting;
+  return std::array<Name<E>, 3>{{{E::kAuto, "auto"}, {E::kNone, "none"}, {E::kRfc4180, "rfc4180"}}};
+}
+constexpr auto names(Truncation) {
+  using E = Truncation;
+  return std::array<Name<E>, 3>{
+      {{E::kLongestFirst, "longest_first"}, {E::kOnlyFirst, "only_first"}, {E::kOnlySecond, "only_second"}}};
+}
+constexpr auto names(OptimizerType) {
+  using E = OptimizerType;
+  return std::array<Name<E>, 3>{{{E::kAdamW, "adamw"}, {E::kSgd, "sgd"}, {E::kAdagrad, "adagrad"}}};
+}
+constexpr auto names(ScheduleType) {
+  using E = ScheduleType;
+  return std::array<Name<E>, 5>{{{E::kConstant, "constant"},
+                                 {E::kLinear, "linear"},
+                                 {E::kCosine, "cosine"},
+                                 {E::kPolynomial, "polynomial"},
+                                 {E::kInverseSqrt, "inverse_sqrt"}}};
+}
+constexpr auto names(Metric) {
+  using E = Metric;
+  return std::array<Name<E>, 7>{{{E::kLoss, "loss"},
+                                 {E::kAccuracy, "accuracy"},
+                                 {E::kF1, "f1"},
+                                 {E::kMcc, "mcc"},
+                                 {E::kPearson, "pearson"},
+                                 {E::kSpearman, "spearman"},
+                                 {E::kMse, "mse"}}};
+}
+constexpr auto names(Strategy) {
+  using E = Strategy;
+  return std::array<Name<E>, 1>{{{E::kDdp, "ddp"}}};
+}
+constexpr auto names(GradientCompression) {
+  using E = GradientCompression;
+  return std::array<Name<E>, 3>{{{E::kNone, "none"}, {E::kFp16, "fp16"}, {E::kBf16, "bf16"}}};
+}
+constexpr auto names(DeviceChoice) {
+  using E = DeviceChoice;
+  return std::array<Name<E>, 3>{{{E::kAuto, "auto"}, {E::kCuda, "cuda"}, {E::kCpu, "cpu"}}};
+}
+constexpr auto names(BackendChoice) {
+  using E = BackendChoice;
+  return std::array<Name<E>, 3>{{{E::kAuto, "auto"}, {E::kNccl, "nccl"}, {E::kGloo, "gloo"}}};
+}
+constexpr auto names(NonFinite) {
+  using E = NonFinite;
+  return std::array<Name<E>, 2>{{{E::kSkip, "skip"}, {E::kAbort, "abort"}}};
+}
+constexpr auto names(Progress) {
+  using E = Progress;
+  return std::array<Name<E>, 4>{
+      {{E::kAuto, "auto"}, {E::kBar, "bar"}, {E::kLines, "lines"}, {E::kNone, "none"}}};
+}
+
+// The name of a choice as YAML has it, e.g. "bf16".
+template <class E>
+requires std::is_enum_v<E>
+constexpr std::string_view to_string(E value) {
+  for (const auto& [choice, name] : names(E{})) {
+    if (choice == value) return name;
+  }
+  return "?";
+}
+
+}  // namespace trainer::spec
