@@ -52,6 +52,9 @@ struct CheckpointError : Error {
 struct NumericError : Error {
   explicit NumericError(const std::string& m) : Error(ExitCode::kNumeric, "numeric error", m) {}
 };
+struct OutOfMemoryError : Error {
+  explicit OutOfMemoryError(const std::string& m) : Error(ExitCode::kOutOfMemory, "out of memory", m) {}
+};
 
 // Throws E with a formatted message: fail<DataError>("{}:{}: {} columns, expected {}", path, line, n, m).
 template <class E, class... Args>
