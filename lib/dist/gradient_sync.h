@@ -12,24 +12,29 @@
 
 namespace trainer::dist {
 
-// Sums gradients over ranks, overlapped with backward. After the last micro-batch of a step every parameter's .grad is
-// the SUM over ranks (not the mean: the caller divides by the global number of targets).
+// Sums gradients over ranks, overlapped with backward. After the last micro-batch of a step every parameter's
+// .grad is the SUM over ranks (not the mean: the caller divides by the global number of targets). Per
+// micro-batch, on every rank: before_forward, forward (of no samples at all if need be), backward; after the
+// last one gradients; then zero_grad.
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
-  // Before forward. `last`: gradients are reduced in the coming backward; else they only accumulate locally.
+  // `last`: gradients are reduced in the coming backward; else they only accumulate locally.
   virtual void before_forward(bool last) = 0;
-  // Between forward and backward, with the tensors that backward starts from.
-  virtual void before_backward(const std::vector<at::Tensor>& outputs, bool last) = 0;
-  // Zeroes gradients in place (they are views of communication buckets).
+  // loss.backward(); `last` as before_forward had it. A collective when last: throws DistributedError.
+  virtual void backward(const at::Tensor& loss, bool last) = 0;
+  // Each parameter's .grad, in order. Zero where a parameter that had a gradient before took no part in this
+  // step; undefined where it never had one on any rank.
+  virtual std::vector<at::Tensor> gradients() = 0;
   virtual void zero_grad() = 0;
 };
 
-// `parameters`: the trainable ones, in the model's order, with names for messages. Collective: broadcasts parameters
-// and `buffers` from rank 0 and checks that all ranks agree on names, shapes and dtypes (DistributedError names the
-// first that differs).
+// `parameters`: the trainable ones, in the model's order, with names for messages. Collective: broadcasts
+// parameters and `buffers` from rank 0 and checks that all ranks agree on names, shapes and dtypes
+// (DistributedError names the first that differs).
 std::unique_ptr<GradientSync> make_gradient_sync(
     Communicator& communicator, const spec::Parallel& options,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const std::vector<at::Tensor>& buffers);
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+    const std::vector<at::Tensor>& buffers);
 
 }  // namespace trainer::dist

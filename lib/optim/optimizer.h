@@ -17,12 +17,15 @@ struct ParameterGroup {
   std::vector<at::Tensor> parameters;  // fp32
 };
 
-// Updates parameters from their .grad. All state lives on the parameters' device; no call waits for the device.
+// Updates parameters from their .grad, with the formulas of torch.optim. All state lives on the parameters'
+// device; no call waits for the device. A parameter without a gradient is left as it is.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // `lr`: [] fp32, on the device. `found_inf`: [] fp32; where it is not 0 nothing changes, step counts included.
-  virtual void step(const at::Tensor& lr, const at::Tensor& found_inf) = 0;
+  // All are [] fp32 on the device, as StepControl::prepare gives them. Gradients are divided by `grad_scale`
+  // on the way (and hold the divided values afterwards). `found_inf` is 0 or 1; where it is 1 nothing
+  // changes, step counts included.
+  virtual void step(const at::Tensor& lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) = 0;
   // Bytes of state held.
   virtual int64_t state_bytes() const = 0;
 };
