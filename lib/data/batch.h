@@ -15,10 +15,10 @@ struct TextBatch {
   at::Tensor token_type_ids;  // [N] int64
   at::Tensor position_ids;    // [N] int64, from 0 in each sequence
   at::Tensor cu_seqlens;      // [B+1] int32, starts of sequences; the last is N
-  // [N] int64: dropout's random key of each token, f(seed, epoch, sample, position). Masks so depend neither on the
-  // rank nor on the batch that a sample is in: any world size or accumulation draws the same ones.
+  // [N] int64: dropout's random key of each token, f(seed, epoch, sample, position). Masks so depend neither
+  // on the rank nor on the batch that a sample is in: any world size or accumulation draws the same ones.
   at::Tensor row_keys;
-  at::Tensor labels;          // [B] int64; [B, L] float (multi-label); [B] or [B, L] float (regression)
+  at::Tensor labels;             // [B] int64; [B, L] float (multi-label); [B] or [B, L] float (regression)
   std::vector<int32_t> seqlens;  // [B], on the host
   std::vector<int64_t> samples;  // [B], indices in the dataset
   int64_t max_seqlen = 0;

@@ -1,0 +1,92 @@
+#include "data/loader.h"
+
+#include <ATen/Parallel.h>
+
+#include "core/clock.h"
+
+namespace trainer::data {
+
+LoaderOptions LoaderOptions::for_training(const Job& job) {
+  const spec::JobSpec& spec = job.spec;
+  LoaderOptions options;
+  options.batch = {spec.train.batch_size, spec.train.batch_tokens, spec.train.gradient_accumulation,
+                   job.world.size};
+  options.rank = job.world.rank;
+  options.seed = static_cast<uint64_t>(spec.job.seed);
+  options.shuffle = spec.data.shuffle;
+  options.num_workers = spec.data.num_workers;
+  options.prefetch = spec.data.prefetch;
+  options.pin_memory = spec.data.pin_memory && job.cuda;
+  return options;
+}
+
+LoaderOptions LoaderOptions::for_evaluation(const Job& job) {
+  const spec::Evaluation& evaluation = job.spec.evaluation;
+  LoaderOptions options = for_training(job);
+  if (evaluation.batch_size > 0) options.batch.batch_size = evaluation.batch_size;
+  options.batch.batch_tokens = 0;
+  options.batch.accumulation = 1;
+  options.shuffle = false;
+  return options;
+}
+
+Loader::Loader(std::shared_ptr<const TextClassification> dataset, const LoaderOptions& options)
+    : dataset_(std::move(dataset)), options_(options) {
+  if (options_.batch.batch_tokens > 0) lengths_ = dataset_->lengths(at::get_num_threads());
+}
+
+BatchPlan Loader::plan(int64_t epoch, int64_t position) const {
+  const Sampler order(dataset_->size(), options_.seed, epoch, options_.shuffle);
+  return {order, position, options_.batch, [this](int64_t sample) {
+            return lengths_.empty() ? dataset_->text_bytes(sample) : lengths_[static_cast<size_t>(sample)];
+          }};
+}
+
+int64_t Loader::num_steps(int64_t epoch, int64_t position) const {
+  return plan(epoch, position).num_steps();
+}
+
+void Loader::seek(int64_t epoch, int64_t position) {
+  prefetcher_.reset();
+  plan_.reset();
+  epoch_ = epoch;
+  position_ = position;
+  step_ = micro_ = 0;
+}
+
+Prefetcher<MicroBatch>::Task Loader::make_task() {
+  if (!plan_) plan_ = std::make_shared<const BatchPlan>(plan(epoch_, position_));
+  if (step_ == plan_->num_steps()) {
+    plan_ = std::make_shared<const BatchPlan>(plan(++epoch_, 0));
+    step_ = 0;
+  }
+  const int64_t epoch = epoch_, step = step_, micro = micro_;
+  if (++micro_ == options_.batch.accumulation) {
+    micro_ = 0;
+    ++step_;
+  }
+  return [this, plan = plan_, epoch, step, micro] {
+    const auto shard = static_cast<size_t>(micro * options_.batch.world + options_.rank);
+    MicroBatch result;
+    result.batch = dataset_->batch(plan->shards(step)[shard], options_.seed, epoch, options_.pin_memory);
+    result.epoch = epoch;
+    result.position = plan->step_end(step);
+    result.step_samples = plan->step_size(step);
+    result.last_of_step = micro + 1 == options_.batch.accumulation;
+    result.last_of_epoch = result.last_of_step && step + 1 == plan->num_steps();
+    return result;
+  };
+}
+
+MicroBatch Loader::next() {
+  const double start = monotonic_s();
+  if (!prefetcher_) {
+    prefetcher_ = std::make_unique<Prefetcher<MicroBatch>>([this] { return make_task(); },
+                                                           options_.num_workers, options_.prefetch);
+  }
+  MicroBatch result = prefetcher_->next();
+  result.wait_s = monotonic_s() - start;
+  return result;
+}
+
+}  // namespace trainer::data
