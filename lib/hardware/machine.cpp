@@ -1,0 +1,79 @@
+#include "hardware/machine.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "hardware/cgroup.h"
+#include "hardware/cuda_devices.h"
+
+namespace trainer::hardware {
+namespace {
+
+int64_t affinity_count() {
+  constexpr int kMaxCpus = 8192;  // cpu_set_t ends at 1024 and the call fails on larger machines
+  cpu_set_t* set = CPU_ALLOC(kMaxCpus);
+  const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
+  const bool ok = ::sched_getaffinity(0, bytes, set) == 0;
+  const int64_t count = ok ? CPU_COUNT_S(bytes, set) : ::sysconf(_SC_NPROCESSORS_ONLN);
+  CPU_FREE(set);
+  return count;
+}
+
+double gib(int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
+}  // namespace
+
+Machine detect() {
+  return {cpu_name(), usable_cores(), memory_limit_bytes(), cuda_devices()};
+}
+
+std::string describe(const Machine& machine) {
+  std::string text = fmt::format("{}, {} core{}, {:.1f} GiB", machine.cpu, machine.cores,
+                                 machine.cores == 1 ? "" : "s", gib(machine.memory_bytes));
+  if (machine.gpus.empty()) return text + "; no GPU";
+  const char* separator = "; ";
+  for (size_t i = 0, n = 0; i < machine.gpus.size(); i += n) {  // equal neighbours are counted together
+    const Gpu& gpu = machine.gpus[i];
+    for (n = 1; i + n < machine.gpus.size() && machine.gpus[i + n].name == gpu.name; ++n) {
+    }
+    text += fmt::format("{}{} x {} {:.1f} GiB", separator, n, gpu.name, gib(gpu.memory_bytes));
+    separator = ", ";
+  }
+  return text;
+}
+
+std::string cpu_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
+
+int64_t usable_cores() {
+  const double quota = std::ceil(read_cgroup_limits().cpus);
+  const int64_t affinity = affinity_count();
+  return std::max<int64_t>(1, quota < static_cast<double>(affinity) ? static_cast<int64_t>(quota) : affinity);
+}
+
+int64_t memory_limit_bytes() {
+  const int64_t physical = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  return std::min(physical, read_cgroup_limits().memory_bytes);
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+}  // namespace trainer::hardware

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainer::hardware {
+
+struct Gpu {
+  std::string name;
+  std::string uuid;
+  int64_t memory_bytes = 0;
+};
+
+// This node, as far as this process may use it.
+struct Machine {
+  std::string cpu;           // model name
+  int64_t cores = 1;         // usable_cores()
+  int64_t memory_bytes = 0;  // memory_limit_bytes()
+  std::vector<Gpu> gpus;     // cuda_devices()
+};
+
+Machine detect();
+
+// One line for people: "AMD EPYC 9B14, 2 cores, 7.8 GiB; 4 x NVIDIA H200 139.8 GiB".
+std::string describe(const Machine& machine);
+
+std::string cpu_name();
+// min(affinity mask, CPU quota rounded up); at least 1. A container's quota is invisible to
+// std::thread::hardware_concurrency().
+int64_t usable_cores();
+// min(physical memory, memory limit of the control groups).
+int64_t memory_limit_bytes();
+// Largest resident set of this process so far.
+int64_t peak_rss_bytes();
+
+}  // namespace trainer::hardware

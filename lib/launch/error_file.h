@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace trainer::launch {
+
+// Why a worker failed, as it tells its agent: torchelastic's error file, with fields of our own that torchrun
+// ignores.
+struct ErrorReport {
+  std::string message;     // "data error: train.tsv:7: ..."; may have several lines
+  double timestamp_s = 0;  // since the epoch
+  std::optional<int64_t> step;
+};
+
+// {"message":{"message":...,"extraInfo":{"py_callstack":"","timestamp":"...","step":...}}}, by temporary file
+// and rename: torchrun's agent crashes on half a file. Never throws: it is called while another error is
+// reported.
+void write_error_file(const std::filesystem::path& path, const ErrorReport& report) noexcept;
+
+// Also accepts {"message":"text","timestamp":N}. Nothing when the file is missing or malformed.
+std::optional<ErrorReport> read_error_file(const std::filesystem::path& path);
+
+}  // namespace trainer::launch

@@ -1,0 +1,109 @@
+#include "launch/failure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.h"
+#include "hardware/cgroup.h"
+#include "hardware/machine.h"
+
+namespace trainer::launch {
+namespace {
+
+constexpr int64_t kPeerLostWindowNs = 2'000'000'000;
+
+bool lost_peers(const Failure& failure) {
+  return failure.exit.code == static_cast<int>(ExitCode::kDistributed);
+}
+
+// Told to stop, and nothing says that it failed before.
+bool was_stopped(const Failure& failure) {
+  return failure.exit.after_stop && !failure.report;
+}
+
+bool earlier(const Failure* a, const Failure* b) {
+  return a->exit.after_stop != b->exit.after_stop ? b->exit.after_stop : a->exit.time_ns < b->exit.time_ns;
+}
+
+std::string how(const Exit& exit) {
+  if (exit.signal == 0) return fmt::format("exit code {}", exit.code);
+  const char* name = ::sigabbrev_np(exit.signal);
+  return fmt::format("killed by signal {} (SIG{})", exit.signal, name != nullptr ? name : "?");
+}
+
+std::string duration(int64_t ns) {
+  const double seconds = static_cast<double>(ns) * 1e-9;
+  return seconds < 0.1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
+}
+
+void append_indented(std::string& text, const std::string& lines) {
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find_first_not_of(" \t");
+    // A message's own hint lines are indented already.
+    text += "\n  " +
+            (first != std::string::npos && line.compare(first, 5, "hint:") == 0 ? line.substr(first) : line);
+  }
+}
+
+}  // namespace
+
+const Failure* root_cause(const std::vector<Failure>& failures) {
+  std::vector<const Failure*> candidates;
+  for (const Failure& failure : failures) {
+    if (!was_stopped(failure)) candidates.push_back(&failure);
+  }
+  if (candidates.empty()) return nullptr;
+  std::stable_sort(candidates.begin(), candidates.end(), earlier);
+  const Failure* first = candidates.front();
+  if (!lost_peers(*first)) return first;
+  const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Failure* candidate) {
+    return !lost_peers(*candidate) && candidate->exit.time_ns - first->exit.time_ns <= kPeerLostWindowNs;
+  });
+  return other == candidates.end() ? first : *other;
+}
+
+std::string describe(const Failure& failure, int64_t next_ns, int64_t oom_kills) {
+  std::string text =
+      fmt::format("FAILED  node {} rank {} (pid {})", failure.node_rank, failure.rank, failure.pid);
+  if (failure.report && failure.report->step) text += fmt::format(" at step {}", *failure.report->step);
+  text += ", " + how(failure.exit);
+  if (next_ns > failure.exit.time_ns)
+    text += fmt::format(", {} before the others", duration(next_ns - failure.exit.time_ns));
+  if (failure.report) {
+    append_indented(text, failure.report->message);
+  } else {
+    for (const std::string& line : last_lines(failure.log, 12)) text += "\n  | " + line;
+  }
+  if (failure.exit.signal == SIGKILL) {
+    const double limit = static_cast<double>(hardware::memory_limit_bytes()) / (1 << 30);
+    text +=
+        oom_kills > 0
+            ? fmt::format("\n  hint: the kernel killed it for memory; the limit here is {:.1f} GiB", limit)
+            : fmt::format(
+                  "\n  hint: perhaps the kernel's out-of-memory killer (see dmesg; the limit here "
+                  "is {:.1f} GiB), or somebody's kill -9",
+                  limit);
+  }
+  return text + "\n  log: " + failure.log.string();
+}
+
+std::vector<std::string> last_lines(const std::filesystem::path& path, size_t max_lines) {
+  constexpr std::streamoff kMaxBytes = 8 << 10;
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
+  in.seekg(std::max<std::streamoff>(0, size - kMaxBytes));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  if (size > kMaxBytes && lines.size() > 1) lines.erase(lines.begin());  // cut in its middle
+  if (lines.size() > max_lines)
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(max_lines));
+  return lines;
+}
+
+}  // namespace trainer::launch
