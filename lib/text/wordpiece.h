@@ -36,15 +36,21 @@ struct TextPair {
 // whitespace and punctuation, greedy longest-match-first WordPiece. Thread-safe once built.
 class WordPiece {
  public:
-  // From a Hugging Face directory: tokenizer.json, or vocab.txt with tokenizer_config.json. Throws DataError.
+  // From a Hugging Face directory: tokenizer.json, or vocab.txt; then tokenizer_config.json,
+  // special_tokens_map.json and added_tokens.json where they exist, with the precedence of
+  // BertTokenizerFast.from_pretrained. Throws DataError.
   static WordPiece load(const std::filesystem::path& directory);
   WordPiece(WordPiece&&) noexcept;
   ~WordPiece();
 
+  // The texts are UTF-8; ill-formed bytes count as U+FFFD, as Python's errors="replace". Throws DataError
+  // when the truncation strategy cannot reach max_length.
   Encoding encode(const TextPair& input, const EncodeOptions& options) const;
-  // In order, on `num_threads` threads (0: all usable cores).
+  // In order, on `num_threads` threads (0: all usable cores). An error names the first failing text by its
+  // index.
   std::vector<Encoding> encode_batch(const std::vector<TextPair>& inputs, const EncodeOptions& options,
                                      int64_t num_threads = 0) const;
+  // One more than the largest id, added tokens included.
   int64_t vocab_size() const;
 
  private:
@@ -52,5 +58,8 @@ class WordPiece {
   explicit WordPiece(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// Names of the files in `directory` that hold its tokenizer; a saved model directory gets a copy of each.
+std::vector<std::string> tokenizer_files(const std::filesystem::path& directory);
 
 }  // namespace trainer::text

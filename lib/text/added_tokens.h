@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/normalizer.h"
+
+namespace trainer::text {
+
+// Hugging Face's AddedToken: found in the text itself, before WordPiece, such as "[SEP]".
+struct AddedToken {
+  std::string content;
+  int32_t id = -1;  // -1: given when the vocabulary is built
+  bool single_word = false;
+  bool lstrip = false;  // takes the white space on its left
+  bool rstrip = false;
+  bool normalized = false;  // found in the normalized text
+  bool special = false;
+};
+
+// Finds added tokens: leftmost, then longest.
+class AddedTokens {
+ public:
+  // A part of the text: an added token, or text (id -1), of characters [begin, end).
+  struct Part {
+    int32_t id;
+    size_t begin, end;
+  };
+
+  AddedTokens() = default;
+  // `tokens` all are, or all are not, `normalized`; the normalizer is applied to those that are.
+  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer);
+
+  bool empty() const { return patterns_.empty(); }
+  // Whether a byte that begins a token occurs in ASCII text: false means that there is no token.
+  bool may_occur(std::string_view ascii) const;
+  // Covers `text` by parts, in order; none is empty.
+  void split(const std::vector<Char>& text, std::vector<Part>& parts) const;
+
+ private:
+  struct Pattern {
+    std::u32string content;
+    AddedToken token;
+  };
+  std::vector<Pattern> patterns_;  // longest first
+  bool first_bytes_[128] = {};
+};
+
+}  // namespace trainer::text

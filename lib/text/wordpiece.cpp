@@ -1,0 +1,336 @@
+#include "text/wordpiece.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "text/added_tokens.h"
+#include "text/piece_trie.h"
+#include "text/tokenizer_config.h"
+#include "text/truncation.h"
+#include "text/unicode.h"
+
+namespace trainer::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+size_t usable_cores() {
+  cpu_set_t cpus;
+  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<size_t>(CPU_COUNT(&cpus))
+                                                       : std::thread::hardware_concurrency();
+}
+
+enum class AsciiClass : uint8_t { kWord, kSpace, kPunctuation, kRemoved };
+
+struct Token {
+  int32_t id, start, end;
+};
+
+// Buffers of one thread, so that a text costs no allocation but its result's.
+struct Scratch {
+  std::vector<Token> first, second;
+  std::string word;
+  std::vector<uint32_t> places;  // character that a byte of `word` belongs to
+  std::vector<Piece> pieces;
+  std::vector<Char> text, part;
+  std::vector<AddedTokens::Part> parts, normalized_parts;
+};
+
+}  // namespace
+
+struct WordPiece::Impl {
+  explicit Impl(TokenizerConfig config, const std::string& where);
+
+  void tokenize(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const;
+  bool tokenize_ascii(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const;
+  void tokenize_unicode(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const;
+  void tokenize_normalized(const Char* begin, const Char* end, std::vector<Token>& tokens,
+                           Scratch& scratch) const;
+  void add_word(const Char* begin, const Char* end, std::vector<Token>& tokens, Scratch& scratch) const;
+  Encoding encode(const TextPair& input, const EncodeOptions& options, Scratch& scratch) const;
+
+  PieceTrie trie;
+  Normalizer normalizer;
+  AddedTokens raw_tokens, normalized_tokens;
+  int32_t unk = 0, cls = 0, sep = 0;
+  size_t max_word = 100;  // characters
+  int64_t vocab_size = 0;
+  std::array<AsciiClass, 128> ascii_class;
+  std::array<char, 128> ascii_lower;
+};
+
+WordPiece::Impl::Impl(TokenizerConfig config, const std::string& where)
+    : trie(config.continuing_subword_prefix), normalizer(config.normalizer) {
+  max_word = static_cast<size_t>(std::max<int64_t>(config.max_input_chars_per_word, 0));
+
+  std::unordered_map<std::string_view, int32_t> ids;
+  std::unordered_map<int32_t, std::string_view> tokens;
+  ids.reserve(config.vocab.size());
+  tokens.reserve(config.vocab.size());
+  for (const auto& [token, id] : config.vocab) {
+    if (!ids.emplace(token, id).second)
+      fail<DataError>("{}: vocabulary has token \"{}\" twice (ids {} and {})", where, token, ids[token], id);
+    const auto [same, is_new] = tokens.emplace(id, token);
+    if (!is_new)
+      fail<DataError>("{}: vocabulary has id {} twice (tokens \"{}\" and \"{}\")", where, id, same->second,
+                      token);
+    trie.insert(token, id);
+    vocab_size = std::max<int64_t>(vocab_size, id + 1);
+  }
+  const auto required = [&](const char* role, const std::string& token) {
+    const auto found = ids.find(token);
+    if (found == ids.end())
+      fail<DataError>("{}: vocabulary of {} tokens has no {} \"{}\"", where, ids.size(), role, token);
+    return found->second;
+  };
+  unk = required("unk_token", config.unk_token);
+  cls = required("cls_token", config.cls_token);
+  sep = required("sep_token", config.sep_token);
+
+  std::vector<AddedToken> raw, normalized;
+  for (AddedToken& token : config.added_tokens) {
+    const auto found = ids.find(token.content);
+    if (found != ids.end()) {
+      token.id = found->second;
+    } else if (token.id < 0) {
+      token.id = static_cast<int32_t>(vocab_size);
+    }
+    vocab_size = std::max<int64_t>(vocab_size, token.id + 1);
+    (token.normalized ? normalized : raw).push_back(token);
+  }
+  raw_tokens = AddedTokens(raw, normalizer);
+  normalized_tokens = AddedTokens(normalized, normalizer);
+
+  for (char32_t c = 0; c < 128; ++c) {
+    const bool blank = c == '\t' || c == '\n' || c == '\r';
+    ascii_class[c] = is_punctuation(c)                                ? AsciiClass::kPunctuation
+                     : normalizer.clean_text && is_other(c) && !blank ? AsciiClass::kRemoved
+                     : is_whitespace(c)                               ? AsciiClass::kSpace
+                                                                      : AsciiClass::kWord;
+    char32_t lower[2];
+    lower_case(c, lower);
+    ascii_lower[c] = static_cast<char>(normalizer.lowercase ? lower[0] : c);
+  }
+}
+
+// The common case: no added token, characters are bytes. Returns false, with nothing appended, when it does
+// not apply.
+bool WordPiece::Impl::tokenize_ascii(std::string_view text, std::vector<Token>& tokens,
+                                     Scratch& scratch) const {
+  if (!normalized_tokens.empty()) return false;
+  if (std::any_of(text.begin(), text.end(), [](char x) { return static_cast<uint8_t>(x) >= 128; }))
+    return false;
+  if (raw_tokens.may_occur(text)) return false;
+
+  std::string& word = scratch.word;
+  std::vector<uint32_t>& places = scratch.places;
+  std::vector<Piece>& pieces = scratch.pieces;
+  word.clear();
+  places.clear();
+  const auto flush = [&] {
+    if (word.empty()) return;
+    pieces.clear();
+    if (word.size() <= max_word && trie.split(word, pieces)) {
+      for (const Piece& piece : pieces) {
+        tokens.push_back({piece.id, static_cast<int32_t>(places[piece.begin]),
+                          static_cast<int32_t>(places[piece.end - 1] + 1)});
+      }
+    } else {
+      tokens.push_back({unk, static_cast<int32_t>(places.front()), static_cast<int32_t>(places.back() + 1)});
+    }
+    word.clear();
+    places.clear();
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<uint8_t>(text[i]);
+    const AsciiClass kind = ascii_class[c];
+    if (kind == AsciiClass::kRemoved) continue;
+    if (kind != AsciiClass::kWord) flush();
+    if (kind == AsciiClass::kSpace) continue;
+    word.push_back(ascii_lower[c]);
+    places.push_back(static_cast<uint32_t>(i));
+    if (kind == AsciiClass::kPunctuation) flush();
+  }
+  flush();
+  return true;
+}
+
+void WordPiece::Impl::add_word(const Char* begin, const Char* end, std::vector<Token>& tokens,
+                               Scratch& scratch) const {
+  if (begin == end) return;
+  const auto num_chars = static_cast<size_t>(end - begin);
+  std::string& word = scratch.word;
+  std::vector<uint32_t>& places = scratch.places;
+  std::vector<Piece>& pieces = scratch.pieces;
+  word.clear();
+  places.clear();
+  pieces.clear();
+  if (num_chars <= max_word) {
+    for (uint32_t i = 0; i < num_chars; ++i) {
+      append_utf8(begin[i].c, word);
+      places.resize(word.size(), i);
+    }
+    if (trie.split(word, pieces)) {
+      for (const Piece& piece : pieces) {
+        tokens.push_back({piece.id, begin[places[piece.begin]].start, begin[places[piece.end - 1]].end});
+      }
+      return;
+    }
+  }
+  tokens.push_back({unk, begin->start, (end - 1)->end});
+}
+
+void WordPiece::Impl::tokenize_normalized(const Char* begin, const Char* end, std::vector<Token>& tokens,
+                                          Scratch& scratch) const {
+  const Char* word = begin;
+  for (const Char* x = begin; x != end; ++x) {
+    const bool space = is_whitespace(x->c);
+    if (!space && !is_punctuation(x->c)) continue;
+    add_word(word, x, tokens, scratch);
+    if (!space) add_word(x, x + 1, tokens, scratch);
+    word = x + 1;
+  }
+  add_word(word, end, tokens, scratch);
+}
+
+void WordPiece::Impl::tokenize_unicode(std::string_view text, std::vector<Token>& tokens,
+                                       Scratch& scratch) const {
+  std::vector<Char>& chars = scratch.text;
+  std::vector<Char>& part = scratch.part;
+  chars.clear();
+  for (size_t i = 0; i < text.size();) {
+    const auto place = static_cast<int32_t>(chars.size());
+    chars.push_back({next_code_point(text, i), place, place + 1});
+  }
+  const auto add = [&](int32_t id, const std::vector<Char>& from, size_t begin, size_t end) {
+    tokens.push_back({id, from[begin].start, from[end - 1].end});
+  };
+  raw_tokens.split(chars, scratch.parts);
+  for (const auto& [id, begin, end] : scratch.parts) {
+    if (id >= 0) {
+      add(id, chars, begin, end);
+      continue;
+    }
+    part.assign(chars.begin() + static_cast<std::ptrdiff_t>(begin),
+                chars.begin() + static_cast<std::ptrdiff_t>(end));
+    normalizer.normalize(part);
+    normalized_tokens.split(part, scratch.normalized_parts);
+    for (const auto& [id2, begin2, end2] : scratch.normalized_parts) {
+      if (id2 >= 0) {
+        add(id2, part, begin2, end2);
+      } else {
+        tokenize_normalized(part.data() + begin2, part.data() + end2, tokens, scratch);
+      }
+    }
+  }
+}
+
+void WordPiece::Impl::tokenize(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const {
+  tokens.clear();
+  if (!tokenize_ascii(text, tokens, scratch)) tokenize_unicode(text, tokens, scratch);
+}
+
+Encoding WordPiece::Impl::encode(const TextPair& input, const EncodeOptions& options,
+                                 Scratch& scratch) const {
+  tokenize(input.text, scratch.first, scratch);
+  std::optional<size_t> num_second;
+  if (input.has_pair) {
+    tokenize(input.pair, scratch.second, scratch);
+    num_second = scratch.second.size();
+  }
+  const size_t num_special = input.has_pair ? 3 : 2;
+  const auto [first, second] = truncate(scratch.first.size(), num_second, num_special, options);
+
+  const size_t size = first + second + num_special;
+  Encoding out;
+  out.ids.reserve(size);
+  out.token_types.assign(size, 0);
+  if (options.with_offsets) out.offsets.reserve(size);
+  const auto add = [&](const Token& token) {
+    out.ids.push_back(token.id);
+    if (options.with_offsets) out.offsets.emplace_back(token.start, token.end);
+  };
+  add({cls, 0, 0});
+  std::for_each_n(scratch.first.begin(), first, add);
+  add({sep, 0, 0});
+  if (input.has_pair) {
+    std::for_each_n(scratch.second.begin(), second, add);
+    add({sep, 0, 0});
+    std::fill(out.token_types.begin() + static_cast<std::ptrdiff_t>(first + 2), out.token_types.end(), 1);
+  }
+  return out;
+}
+
+WordPiece::WordPiece(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WordPiece::WordPiece(WordPiece&&) noexcept = default;
+WordPiece::~WordPiece() = default;
+
+WordPiece WordPiece::load(const fs::path& directory) {
+  return WordPiece(std::make_unique<Impl>(load_tokenizer_config(directory), directory.string()));
+}
+
+Encoding WordPiece::encode(const TextPair& input, const EncodeOptions& options) const {
+  Scratch scratch;
+  return impl_->encode(input, options, scratch);
+}
+
+std::vector<Encoding> WordPiece::encode_batch(const std::vector<TextPair>& inputs,
+                                              const EncodeOptions& options, int64_t num_threads) const {
+  constexpr size_t kChunk = 64;  // texts that a thread takes at a time
+  const size_t num_chunks = (inputs.size() + kChunk - 1) / kChunk;
+  size_t threads = num_threads > 0 ? static_cast<size_t>(num_threads) : usable_cores();
+  threads = std::clamp<size_t>(threads, 1, std::max<size_t>(num_chunks, 1));
+
+  std::vector<Encoding> out(inputs.size());
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::string error;
+  size_t error_at = inputs.size();  // the first failing text is reported, whatever the threads' timing
+  const auto work = [&] {
+    Scratch scratch;
+    for (size_t begin; (begin = kChunk * next++) < inputs.size();) {
+      for (size_t i = begin; i < std::min(begin + kChunk, inputs.size()); ++i) {
+        try {
+          out[i] = impl_->encode(inputs[i], options, scratch);
+        } catch (const DataError& e) {
+          const std::lock_guard lock(mutex);
+          if (i < error_at) {
+            error_at = i;
+            error = e.what();
+          }
+          next = num_chunks;
+          return;
+        }
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  if (error_at < inputs.size()) fail<DataError>("text {} of {}: {}", error_at, inputs.size(), error);
+  return out;
+}
+
+int64_t WordPiece::vocab_size() const {
+  return impl_->vocab_size;
+}
+
+std::vector<std::string> tokenizer_files(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json",
+                           "added_tokens.json"}) {
+    if (fs::exists(directory / name)) names.emplace_back(name);
+  }
+  return names;
+}
+
+}  // namespace trainer::text
