@@ -66,6 +66,8 @@ bool is_other(char32_t c) {
 }
 
 bool is_nonspacing_mark(char32_t c) {
+  if (c == 0x1734) return true;
+  if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
   return (category(c) & U_GC_MN_MASK) != 0 && in_unicode(c, 8);
 }
 
