@@ -1,0 +1,77 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "core/clock.h"
+#include "spec/job_spec.h"
+
+namespace trainer::metrics {
+
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+enum class Phase { kDataWait, kForward, kBackward, kSync, kOptimizer, kLog, kEvaluation, kCheckpoint };
+constexpr int kNumPhases = 8;
+const char* name(Phase phase);
+
+// Host time by phase. On a CPU that is where time goes. On CUDA the host only queues work, so the wait for
+// the device falls to the phase that reads a value, kLog (and to none else: the loop has no other device
+// sync).
+class PhaseTimes {
+ public:
+  // Ends the running phase, if any, and starts this one.
+  void start(Phase phase) { switch_to(static_cast<int>(phase)); }
+  void stop() { switch_to(-1); }
+  double seconds(Phase phase) const { return static_cast<double>(ns_[static_cast<size_t>(phase)]) * 1e-9; }
+  void set(Phase phase, double seconds) {
+    ns_[static_cast<size_t>(phase)] = static_cast<int64_t>(seconds * 1e9);
+  }
+  // Without evaluation and checkpoints.
+  double training_seconds() const;
+
+ private:
+  void switch_to(int phase) {
+    const int64_t now = monotonic_ns();
+    if (running_ >= 0) ns_[static_cast<size_t>(running_)] += now - since_ns_;
+    running_ = phase;
+    since_ns_ = now;
+  }
+  std::array<int64_t, kNumPhases> ns_{};
+  int running_ = -1;
+  int64_t since_ns_ = 0;
+};
+
+struct Rates {
+  double samples_per_s = kNotMeasured;
+  double tokens_per_s = kNotMeasured;
+  double flops = kNotMeasured;  // per second, that were executed (model.forward_flops × 3)
+};
+
+// Work done, as counts and as rates over a time that the caller measures.
+struct Work {
+  double samples = 0;
+  double tokens = 0;
+  double flops = 0;
+  Work& operator+=(const Work& other);
+  // NaN in a time of 0.
+  Rates per_second(double seconds) const;
+};
+
+// Dense peak of one device in FLOP/s at the precision of its matrix products, from the vendor's data sheets;
+// empty for a device that the table does not know (then no MFU is printed). `device_name` as the CUDA driver
+// reports it.
+std::optional<double> peak_flops(std::string_view device_name, spec::Precision precision, bool tf32);
+
+// Most memory held so far: on a CPU this process's resident size, on CUDA what LibTorch's allocator gave out
+// on the device.
+int64_t peak_memory_bytes(const at::Device& device);
+
+// Time of day, s since 1970: the same clock in every process of a host.
+double unix_time_s();
+
+}  // namespace trainer::metrics
