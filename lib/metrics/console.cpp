@@ -1,0 +1,193 @@
+#include "metrics/console.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "metrics/evaluation.h"
+
+namespace trainer::metrics {
+namespace {
+
+using Fields = std::vector<std::string>;
+
+// Constant in width over a run, so that a live line doesn't jump.
+std::string loss_text(double loss) {
+  const double size = std::abs(loss);
+  return size == 0 || (size >= 1e-3 && size < 1e4) ? fmt::format("{:.4f}", loss)
+                                                   : fmt::format("{:.3e}", loss);
+}
+
+Fields progress_fields(const StepRecord& record, const Plan& plan) {
+  Fields fields = {fmt::format("step {}/{}", record.step, plan.total_steps),
+                   fmt::format("epoch {:.2f}/{:g}", record.epoch, plan.total_epochs),
+                   "loss " + loss_text(record.loss), fmt::format("lr {:.2e}", record.lr)};
+  const auto add_rate = [&](double value, int digits, const char* unit) {
+    if (std::isfinite(value)) fields.push_back(fmt::format("{:.{}f} {}", value, digits, unit));
+  };
+  add_rate(record.rates.samples_per_s, 1, "samples/s");
+  add_rate(record.rates.tokens_per_s, 0, "tokens/s");
+  add_rate(record.mfu * 100, 1, "% MFU");
+  if (record.skipped_steps > 0) fields.push_back(fmt::format("{} skipped", record.skipped_steps));
+  return fields;
+}
+
+std::string metric_values(const EvaluationRecord& record) {
+  std::string text;
+  for (const auto& [metric, value] : record.values) {
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", name(metric), value);
+  }
+  return text;
+}
+
+std::string environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+std::string si(double value, std::string_view unit) {
+  if (!std::isfinite(value)) return fmt::format("? {}", unit);
+  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  size_t prefix = 0;
+  for (; std::abs(value) >= 999.95 && prefix + 1 < std::size(kPrefixes); ++prefix) value /= 1000;
+  return fmt::format("{:.4g} {}{}", value, kPrefixes[prefix], unit);
+}
+
+std::string binary_bytes(int64_t value) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double scaled = static_cast<double>(value);
+  size_t unit = 0;
+  for (; scaled >= 1023.95 && unit + 1 < std::size(kUnits); ++unit) scaled /= 1024;
+  return fmt::format("{:.{}f} {}", scaled, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+std::string duration(double seconds) {
+  if (!std::isfinite(seconds)) return "?";
+  const auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
+  const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest)
+                   : fmt::format("{}:{:02}", minutes, rest);
+}
+
+std::string table(std::string_view title, const std::vector<std::pair<std::string, std::string>>& rows) {
+  size_t width = 0;
+  for (const auto& [label, value] : rows) width = std::max(width, label.size());
+  std::string text(title);
+  for (const auto& [label, value] : rows) text += fmt::format("\n  {:{}}  {}", label, width, value);
+  return text;
+}
+
+std::string progress_line(const StepRecord& record, const Plan& plan, double seconds_left) {
+  Fields fields = progress_fields(record, plan);
+  if (std::isfinite(seconds_left)) fields.push_back(duration(seconds_left) + " left");
+  return fmt::to_string(fmt::join(fields, "  "));
+}
+
+std::string progress_bar(const StepRecord& record, const Plan& plan, double seconds_left, int64_t columns) {
+  constexpr int64_t kWidth = 24;
+  const double part =
+      plan.total_steps > 0
+          ? std::clamp(static_cast<double>(record.step) / static_cast<double>(plan.total_steps), 0., 1.)
+          : 0;
+  const auto full = static_cast<size_t>(std::floor(part * kWidth));
+  std::string line = fmt::format("[{}{}] {:3.0f} %", std::string(full, '#'), std::string(kWidth - full, '.'),
+                                 std::floor(part * 100));
+  Fields fields = progress_fields(record, plan);
+  fields.insert(fields.begin(), duration(seconds_left) + " left");
+  for (const std::string& field : fields) {
+    if (static_cast<int64_t>(line.size() + 2 + field.size()) >= columns)
+      break;  // a full last column would wrap
+    line += "  " + field;
+  }
+  return line;
+}
+
+std::string evaluation_line(const EvaluationRecord& record) {
+  return fmt::format("evaluation at step {}, epoch {:.4g}: {}  ({} samples in {:.1f} s){}", record.step,
+                     record.epoch, metric_values(record), record.samples, record.seconds,
+                     record.best ? "  best so far" : "");
+}
+
+std::string summary(const SummaryRecord& record) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  if (record.last.samples > 0) rows.emplace_back("evaluation", metric_values(record.last));
+  if (record.best.samples > 0 && record.best.step != record.last.step) {
+    rows.emplace_back("best", fmt::format("{}  at step {}", metric_values(record.best), record.best.step));
+  }
+  std::string throughput = fmt::format("{:.1f} samples/s  {:.0f} tokens/s  {}", record.rates.samples_per_s,
+                                       record.rates.tokens_per_s, si(record.rates.flops, "FLOP/s"));
+  if (std::isfinite(record.mfu)) throughput += fmt::format("  {:.1f} % MFU", record.mfu * 100);
+  rows.emplace_back("throughput", throughput);
+  rows.emplace_back("memory", "peak " + binary_bytes(record.memory_bytes));
+  if (record.skipped_steps > 0) {
+    rows.emplace_back("skipped", fmt::format("{} steps with inf or NaN gradients", record.skipped_steps));
+  }
+  double known = 0;
+  const auto add_time = [&](std::string label, double seconds) {
+    std::replace(label.begin(), label.end(), '_', ' ');
+    rows.emplace_back(label, fmt::format("{:8.2f} s  {:5.1f} %", seconds, 100 * seconds / record.time_s));
+    known += seconds;
+  };
+  for (int i = 0; i < kNumPhases; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    if (record.phases.seconds(phase) > 0) add_time(name(phase), record.phases.seconds(phase));
+  }
+  if (record.time_s > known) add_time("other", record.time_s - known);
+  return table(fmt::format("finished {} steps, {:.4g} epochs in {}", record.steps, record.epochs,
+                           duration(record.time_s)),
+               rows);
+}
+
+Console::Console(spec::Progress progress, Plan plan)
+    : plan_(plan),
+      bar_((progress == spec::Progress::kAuto || progress == spec::Progress::kBar) &&
+           environment("TRAINER_CONSOLE") == "terminal"),
+      lines_(!bar_ && progress != spec::Progress::kNone),
+      columns_(std::atoll(environment("COLUMNS").c_str())),
+      seconds_a_step_(kNotMeasured) {
+  if (columns_ <= 0) columns_ = 80;
+}
+
+void Console::step(const StepRecord& record) {
+  shown_ = record;
+  if (first_step_ == 0) {
+    first_step_ = record.step;
+    first_time_s_ = record.time_s;
+  } else if (record.step > first_step_) {
+    seconds_a_step_ = (record.time_s - first_time_s_) / static_cast<double>(record.step - first_step_);
+  }
+  if (lines_) {
+    const double left = seconds_a_step_ * static_cast<double>(plan_.total_steps - record.step);
+    write_line(1, progress_line(record, plan_, left));
+  }
+  if (bar_) draw();
+}
+
+void Console::tick(int64_t step) {
+  if (!bar_ || monotonic_s() - drawn_s_ < 0.1) return;
+  shown_.step = step;
+  draw();
+}
+
+void Console::draw() {
+  drawn_s_ = monotonic_s();
+  const double left = seconds_a_step_ * static_cast<double>(plan_.total_steps - shown_.step);
+  write_line(1, kStatusMark + progress_bar(shown_, plan_, left, columns_));
+}
+
+void Console::evaluation(const EvaluationRecord& record) {
+  write_line(1, evaluation_line(record));
+}
+
+void Console::finish(const SummaryRecord& record) {
+  if (bar_) write_line(1, std::string(1, kStatusMark));  // an empty status: the bar goes
+  write_line(1, summary(record));
+}
+
+}  // namespace trainer::metrics

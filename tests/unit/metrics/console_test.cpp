@@ -1,0 +1,174 @@
+#include "metrics/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "core/file.h"
+
+using namespace trainer::metrics;
+using trainer::spec::Metric;
+using trainer::spec::Progress;
+
+namespace {
+
+StepRecord a_record() {
+  StepRecord record;
+  record.step = 120;
+  record.epoch = 0.5217;
+  record.time_s = 61.25;
+  record.loss = 0.53125;
+  record.grad_norm = 2.5;
+  record.lr = 4.6e-5;
+  record.rates = {38.44, 2035.2, 1.25e12};
+  return record;
+}
+
+EvaluationRecord an_evaluation() {
+  EvaluationRecord record;
+  record.step = 230;
+  record.epoch = 1;
+  record.seconds = 4.125;
+  record.samples = 408;
+  record.values = {{Metric::kLoss, 0.45213}, {Metric::kAccuracy, 0.8431}, {Metric::kF1, 0.88764}};
+  record.best = true;
+  return record;
+}
+
+// What `action` writes to standard output.
+std::string output_of(const std::function<void()>& action) {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("trainer_console_test_" + std::to_string(::getpid()));
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600), saved = ::dup(1);
+  ::dup2(file, 1);
+  action();
+  ::dup2(saved, 1);
+  ::close(saved);
+  ::close(file);
+  const std::string text = trainer::read_file(path);
+  std::filesystem::remove(path);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a progress line has step, epoch, loss, rate, throughput and time left") {
+  CHECK(progress_line(a_record(), {690, 3}, 252.4) ==
+        "step 120/690  epoch 0.52/3  loss 0.5312  lr 4.60e-05  38.4 samples/s  2035 tokens/s  4:12 left");
+  StepRecord record = a_record();
+  record.loss = 5e-5;
+  record.rates = {};
+  record.mfu = 0.4123;
+  record.skipped_steps = 2;
+  CHECK(progress_line(record, {690, 3}, kNotMeasured) ==
+        "step 120/690  epoch 0.52/3  loss 5.000e-05  lr 4.60e-05  41.2 % MFU  2 skipped");
+}
+
+TEST_CASE("a progress bar leaves out the fields that the terminal has no room for") {
+  CHECK(progress_bar(a_record(), {690, 3}, 252.4, 200) ==
+        "[####....................]  17 %  4:12 left  step 120/690  epoch 0.52/3  loss 0.5312  lr 4.60e-05  "
+        "38.4 samples/s  2035 tokens/s");
+  CHECK(progress_bar(a_record(), {690, 3}, 252.4, 80) ==
+        "[####....................]  17 %  4:12 left  step 120/690  epoch 0.52/3");
+  for (int64_t columns = 40; columns < 130; ++columns) {
+    CHECK(static_cast<int64_t>(progress_bar(a_record(), {690, 3}, 252.4, columns).size()) < columns);
+  }
+  CHECK(progress_bar(a_record(), {120, 3}, 0, 47) == "[########################] 100 %  0:00 left");
+}
+
+TEST_CASE("an evaluation line names every metric and says whether it is the best") {
+  EvaluationRecord record = an_evaluation();
+  CHECK(evaluation_line(record) ==
+        "evaluation at step 230, epoch 1: loss 0.4521  accuracy 0.8431  f1 0.8876  (408 samples in 4.1 s)  "
+        "best so "
+        "far");
+  record.best = false;
+  record.values = {{Metric::kSpearman, kNotMeasured}};
+  CHECK(evaluation_line(record) == "evaluation at step 230, epoch 1: spearman nan  (408 samples in 4.1 s)");
+}
+
+TEST_CASE("the summary has evaluation, throughput, memory and the time by phase") {
+  SummaryRecord record;
+  record.steps = 690;
+  record.epochs = 3;
+  record.time_s = 100;
+  record.rates = {38.44, 2035.2, 1.25e12};
+  record.memory_bytes = int64_t{3} << 29;
+  record.phases.set(Phase::kDataWait, 0.5);
+  record.phases.set(Phase::kForward, 35);
+  record.phases.set(Phase::kEvaluation, 4.5);
+  record.last = an_evaluation();
+  record.last.step = 690;
+  record.best = an_evaluation();
+  CHECK(summary(record) ==
+        "finished 690 steps, 3 epochs in 1:40\n"
+        "  evaluation  loss 0.4521  accuracy 0.8431  f1 0.8876\n"
+        "  best        loss 0.4521  accuracy 0.8431  f1 0.8876  at step 230\n"
+        "  throughput  38.4 samples/s  2035 tokens/s  1.25 TFLOP/s\n"
+        "  memory      peak 1.5 GiB\n"
+        "  data wait       0.50 s    0.5 %\n"
+        "  forward        35.00 s   35.0 %\n"
+        "  evaluation      4.50 s    4.5 %\n"
+        "  other          60.00 s   60.0 %");
+}
+
+TEST_CASE("numbers are written for people") {
+  CHECK(si(0, "FLOP/s") == "0 FLOP/s");
+  CHECK(si(999.96, "B/s") == "1 kB/s");
+  CHECK(si(1.2345e13, "FLOP/s") == "12.35 TFLOP/s");
+  CHECK(si(kNotMeasured, "FLOP/s") == "? FLOP/s");
+  CHECK(binary_bytes(0) == "0 B");
+  CHECK(binary_bytes(1023) == "1023 B");
+  CHECK(binary_bytes(1024) == "1.0 KiB");
+  CHECK(binary_bytes((int64_t{1} << 40) - 1) == "1.0 TiB");
+  CHECK(duration(59.6) == "1:00");
+  CHECK(duration(3675) == "1:01:15");
+  CHECK(duration(-1) == "0:00");
+  CHECK(duration(kNotMeasured) == "?");
+}
+
+TEST_CASE("a table has its values in one column") {
+  CHECK(table("job", {{"a", "1"}, {"model", "bert"}}) == "job\n  a      1\n  model  bert");
+  CHECK(table("job", {}) == "job");
+}
+
+TEST_CASE("on a terminal there is one status that is cleared at the end, elsewhere there are lines") {
+  const auto run = [](Progress progress) {
+    return output_of([&] {
+      Console console(progress, {690, 3});
+      console.step(a_record());
+      console.tick(121);  // sooner than anybody sees
+      StepRecord next = a_record();
+      next.step = 130;
+      next.time_s += 5;
+      console.step(next);
+      console.evaluation(an_evaluation());
+      console.finish({});
+    });
+  };
+  const std::string evaluation = evaluation_line(an_evaluation()) + "\n", end = summary({}) + "\n";
+  StepRecord next = a_record();
+  next.step = 130;
+  ::setenv("COLUMNS", "60", 1);
+  ::setenv("TRAINER_CONSOLE", "terminal", 1);
+  const Plan plan{690, 3};
+  const std::string bar =
+      fmt::format("\r{}\n\r{}\n{}\r\n{}", progress_bar(a_record(), plan, kNotMeasured, 60),
+                  progress_bar(next, plan, 280, 60), evaluation, end);
+  const std::string lines = fmt::format("{}\n{}\n{}{}", progress_line(a_record(), plan, kNotMeasured),
+                                        progress_line(next, plan, 280), evaluation, end);
+  CHECK(run(Progress::kAuto) == bar);
+  CHECK(run(Progress::kBar) == bar);
+  CHECK(run(Progress::kLines) == lines);
+  CHECK(run(Progress::kNone) == evaluation + end);
+  ::setenv("TRAINER_CONSOLE", "plain", 1);
+  CHECK(run(Progress::kAuto) == lines);
+  CHECK(run(Progress::kBar) == lines);  // nobody would draw it
+  ::unsetenv("TRAINER_CONSOLE");
+  CHECK(run(Progress::kAuto) == lines);
+}
