@@ -144,11 +144,12 @@ std::string summary(const SummaryRecord& record) {
                rows);
 }
 
-Console::Console(spec::Progress progress, Plan plan)
+Console::Console(spec::Progress progress, Plan plan, bool is_main)
     : plan_(plan),
-      bar_((progress == spec::Progress::kAuto || progress == spec::Progress::kBar) &&
+      is_main_(is_main),
+      bar_(is_main && (progress == spec::Progress::kAuto || progress == spec::Progress::kBar) &&
            environment("TRAINER_CONSOLE") == "terminal"),
-      lines_(!bar_ && progress != spec::Progress::kNone),
+      lines_(is_main && !bar_ && progress != spec::Progress::kNone),
       columns_(std::atoll(environment("COLUMNS").c_str())),
       seconds_a_step_(kNotMeasured) {
   if (columns_ <= 0) columns_ = 80;
@@ -182,10 +183,11 @@ void Console::draw() {
 }
 
 void Console::evaluation(const EvaluationRecord& record) {
-  write_line(1, evaluation_line(record));
+  if (is_main_) write_line(1, evaluation_line(record));
 }
 
 void Console::finish(const SummaryRecord& record) {
+  if (!is_main_) return;
   if (bar_) write_line(1, std::string(1, kStatusMark));  // an empty status: the bar goes
   write_line(1, summary(record));
 }

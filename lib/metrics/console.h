@@ -35,12 +35,12 @@ std::string evaluation_line(const EvaluationRecord& record);
 // The table at the end: evaluation, throughput, memory, time by phase.
 std::string summary(const SummaryRecord& record);
 
-// Prints a run's progress; main rank only. One live bar on a terminal (the agent says so by
-// TRAINER_CONSOLE=terminal, and gives the width in COLUMNS), else a line a record. Other lines, warnings too,
-// stand above the bar: the agent keeps it last.
+// Prints a run's progress on the main rank, nothing on the others. One live bar on a terminal (the agent says
+// so by TRAINER_CONSOLE=terminal, and gives the width in COLUMNS), else a line a record. Other lines,
+// warnings too, stand above the bar: the agent keeps it last.
 class Console {
  public:
-  Console(spec::Progress progress, Plan plan);
+  Console(spec::Progress progress, Plan plan, bool is_main);
   void step(const StepRecord& record);
   // Moves the bar on between two records; cheap enough for every step.
   void tick(int64_t step);
@@ -51,7 +51,7 @@ class Console {
   void draw();
 
   Plan plan_;
-  bool bar_, lines_;
+  bool is_main_, bar_, lines_;
   int64_t columns_;
   StepRecord shown_;
   int64_t first_step_ =

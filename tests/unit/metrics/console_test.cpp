@@ -138,9 +138,9 @@ TEST_CASE("a table has its values in one column") {
 }
 
 TEST_CASE("on a terminal there is one status that is cleared at the end, elsewhere there are lines") {
-  const auto run = [](Progress progress) {
+  const auto run = [](Progress progress, bool is_main = true) {
     return output_of([&] {
-      Console console(progress, {690, 3});
+      Console console(progress, {690, 3}, is_main);
       console.step(a_record());
       console.tick(121);  // sooner than anybody sees
       StepRecord next = a_record();
@@ -166,7 +166,9 @@ TEST_CASE("on a terminal there is one status that is cleared at the end, elsewhe
   CHECK(run(Progress::kBar) == bar);
   CHECK(run(Progress::kLines) == lines);
   CHECK(run(Progress::kNone) == evaluation + end);
+  CHECK(run(Progress::kAuto, false).empty());
   ::setenv("TRAINER_CONSOLE", "plain", 1);
+  CHECK(run(Progress::kAuto, false).empty());
   CHECK(run(Progress::kAuto) == lines);
   CHECK(run(Progress::kBar) == lines);  // nobody would draw it
   ::unsetenv("TRAINER_CONSOLE");
