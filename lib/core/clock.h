@@ -12,6 +12,8 @@ inline int64_t monotonic_ns() {
       .count();
 }
 
-inline double monotonic_s() { return static_cast<double>(monotonic_ns()) * 1e-9; }
+inline double monotonic_s() {
+  return static_cast<double>(monotonic_ns()) * 1e-9;
+}
 
 }  // namespace trainer

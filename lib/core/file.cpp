@@ -1,6 +1,7 @@
 #include "core/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -120,5 +121,25 @@ MappedFile::~MappedFile() {
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+DirectoryLock::DirectoryLock(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  const fs::path path = directory / ".lock";
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail<SpecError>("{}: cannot write here: {}", directory.string(), std::strerror(errno));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int reason = errno;
+  ::close(fd_);
+  if (reason == EWOULDBLOCK) {
+    fail<SpecError>("{}: is in use by another run; hint: give this one another job.output_dir",
+                    directory.string());
+  }
+  fail<SpecError>("{}: cannot lock: {}", path.string(), std::strerror(reason));
+}
+
+DirectoryLock::~DirectoryLock() {
+  ::close(fd_);
+}
 
 }  // namespace trainer

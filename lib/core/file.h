@@ -10,12 +10,12 @@ namespace trainer {
 // Whole file as bytes. Throws DataError naming the path and the system's reason.
 std::string read_file(const std::filesystem::path& path);
 
-// Writes to a temporary file beside `path`, fsyncs, renames: readers see the old or the new file, never a part.
-// Throws CheckpointError.
+// Writes to a temporary file beside `path`, fsyncs, renames: readers see the old or the new file, never a
+// part. Throws CheckpointError.
 void write_file_atomic(const std::filesystem::path& path, std::string_view contents);
 
-// Replaces directory `target` by directory `source` (same file system); fsyncs source's files first. Readers see
-// the old or the new one; after a crash between the two renames the old one stands as `<target>.old`.
+// Replaces directory `target` by directory `source` (same file system); fsyncs source's files first. Readers
+// see the old or the new one; after a crash between the two renames the old one stands as `<target>.old`.
 // Throws CheckpointError.
 void replace_directory(const std::filesystem::path& source, const std::filesystem::path& target);
 
@@ -31,6 +31,20 @@ class MappedFile {
  private:
   const char* data_ = nullptr;
   size_t size_ = 0;
+};
+
+// Holds a directory for this process until it ends, however it ends: a lock on the file .lock in it.
+class DirectoryLock {
+ public:
+  // Makes the directory. Throws SpecError when another process holds it ("<directory>: is in use by another
+  // run").
+  explicit DirectoryLock(const std::filesystem::path& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int fd_;
 };
 
 }  // namespace trainer

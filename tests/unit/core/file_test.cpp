@@ -47,10 +47,10 @@ TEST_CASE("a missing file is named with the reason") {
                        Message("/nowhere/x: cannot open: No such file or directory"));
   CHECK_THROWS_MATCHES(trainer::MappedFile("/tmp"), trainer::DataError,
                        Message("/tmp: is a directory, expected a file"));
-  CHECK_THROWS_MATCHES(trainer::write_file_atomic("/proc/nothing", "x"), trainer::CheckpointError,
-                       Catch::Matchers::Predicate<trainer::Error>(
-                           [](const auto& e) { return std::string(e.what()).find("/proc/nothing") == 0; },
-                           "names the path"));
+  CHECK_THROWS_MATCHES(
+      trainer::write_file_atomic("/proc/nothing", "x"), trainer::CheckpointError,
+      Catch::Matchers::Predicate<trainer::Error>(
+          [](const auto& e) { return std::string(e.what()).find("/proc/nothing") == 0; }, "names the path"));
 }
 
 TEST_CASE("a mapped file has the file's bytes, an empty one none") {
@@ -59,4 +59,16 @@ TEST_CASE("a mapped file has the file's bytes, an empty one none") {
   trainer::write_file_atomic(dir.path / "empty", "");
   CHECK(trainer::MappedFile(dir.path / "f").bytes() == std::string_view("a\0b", 3));
   CHECK(trainer::MappedFile(dir.path / "empty").bytes().empty());
+}
+
+TEST_CASE("a directory is held by one process at a time") {
+  const TemporaryDirectory dir;
+  {
+    const trainer::DirectoryLock lock(dir.path / "run");
+    CHECK_THROWS_MATCHES(trainer::DirectoryLock(dir.path / "run"), trainer::SpecError,
+                         Message((dir.path / "run").string() +
+                                 ": is in use by another run; hint: give this one another job.output_dir"));
+  }
+  CHECK_NOTHROW(trainer::DirectoryLock(dir.path / "run"));
+  CHECK_THROWS_AS(trainer::DirectoryLock("/proc/nothing"), trainer::SpecError);
 }
