@@ -1,39 +1,331 @@
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "job/faults.h"
 #include "job/job.h"
 #include "spec/enums.h"
-#include "spec/fault.h"
 
 namespace trainer {
+namespace {
+
+using spec::Metric;
+using spec::ProblemType;
+
+// Fills in what the spec leaves open and reports what does not fit together, section by section.
+class Resolver {
+ public:
+  Resolver(spec::JobSpec spec, const World& world, int64_t cuda_devices)
+      : s_(std::move(spec)), cuda_devices_(cuda_devices), faults_(s_.said) {
+    job_.world = world;
+  }
+
+  Job run() {
+    device();
+    identity();
+    labels();
+    data();
+    train();
+    optimizer();
+    schedule();
+    evaluation();
+    parallel();
+    faults_.throw_if_any();
+    job_.spec = std::move(s_);
+    return std::move(job_);
+  }
+
+ private:
+  template <class... Args>
+  void warn(const std::string& key, fmt::format_string<Args...> format, Args&&... args) {
+    const std::string where = faults_.where(key);
+    job_.warnings.push_back((where.empty() ? "" : where + ": ") + key + ": " +
+                            fmt::format(format, std::forward<Args>(args)...));
+  }
+  bool said(const std::string& key) const { return s_.said.contains(key); }
+  // Whether `key` was said by --set and `other` in the file.
+  bool overrides(const std::string& key, const std::string& other) const {
+    const auto& places = s_.said.places;
+    const auto a = places.find(key), b = places.find(other);
+    return a != places.end() && b != places.end() && a->second.source > 0 && b->second.source == 0;
+  }
+
+  void device() {
+    using spec::BackendChoice;
+    using spec::DeviceChoice;
+    const auto& h = s_.hardware;
+    job_.cuda = h.device == DeviceChoice::kCuda || (h.device == DeviceChoice::kAuto && cuda_devices_ > 0);
+    if (h.device == DeviceChoice::kCuda && cuda_devices_ == 0) {
+      faults_.add(
+          "hardware.device",
+          "got cuda, but there is no GPU; expected auto or cpu (see nvidia-smi and CUDA_VISIBLE_DEVICES)");
+    }
+    if (h.backend == BackendChoice::kNccl && !job_.cuda) {
+      faults_.add("hardware.backend", "got nccl on CPUs; expected gloo or auto");
+    }
+    // One visible GPU for each of several workers is how Slurm's --gpus-per-task binds them.
+    if (job_.cuda && cuda_devices_ > 1 && job_.world.local_size > cuda_devices_) {
+      faults_.add("hardware.device",
+                  "got {} workers on a node with {} GPUs; expected at most one a GPU, or cpu",
+                  job_.world.local_size, cuda_devices_);
+    }
+    job_.backend = job_.world.size == 1                ? "none"
+                   : h.backend != BackendChoice::kAuto ? std::string(to_string(h.backend))
+                   : job_.cuda                         ? "nccl"
+                                                       : "gloo";
+    const auto& env = s_.launch.env;
+    if (h.threads_per_worker > 0 && env.count("OMP_NUM_THREADS") != 0 &&
+        env.at("OMP_NUM_THREADS") != std::to_string(h.threads_per_worker)) {
+      faults_.add("hardware.threads_per_worker",
+                  "got {}, but launch.env.OMP_NUM_THREADS is {}; expected one of them", h.threads_per_worker,
+                  env.at("OMP_NUM_THREADS"));
+    }
+  }
+
+  void identity() {
+    std::string& name = s_.job.name;
+    const bool is_file_name =
+        !name.empty() && name != "." && name != ".." &&
+        std::none_of(name.begin(), name.end(), [](unsigned char c) { return c == '/' || c < 32; });
+    if (!is_file_name) {
+      faults_.add("job.name", "got {}; expected the name of a directory, without \"/\"", spec::shown(name));
+    }
+    if (s_.job.output_dir.empty()) s_.job.output_dir = "runs/" + name;
+    job_.output_dir = s_.job.output_dir;
+  }
+
+  void labels() {
+    auto& m = s_.model;
+    const auto& names = s_.data.label_names;
+    if (m.pretrained.empty()) {
+      faults_.add(
+          "model.pretrained", "not given; expected a Hugging Face directory{}",
+          m.init == spec::ModelInit::kRandom ? " (init: random takes its config.json and tokenizer)" : "");
+    }
+    const bool is_open = !said("model.num_labels") && m.num_labels == spec::Model().num_labels;
+    if (m.problem_type == ProblemType::kRegression) {
+      if (is_open) m.num_labels = 1;
+      if (!names.empty()) {
+        faults_.add("data.label_names", "got names, but labels are numbers in regression; expected none");
+      }
+      return;
+    }
+    if (is_open && !names.empty()) m.num_labels = static_cast<int64_t>(names.size());
+    if (!names.empty() && static_cast<int64_t>(names.size()) != m.num_labels) {
+      faults_.add("data.label_names", "got {} names, but model.num_labels is {}; expected as many",
+                  names.size(), m.num_labels);
+    }
+    if (m.problem_type == ProblemType::kSingleLabel && m.num_labels < 2) {
+      faults_.add(
+          is_open && !names.empty() ? "data.label_names" : "model.num_labels",
+          "got 1 label with single_label_classification; expected at least 2, or problem_type: regression");
+    }
+  }
+
+  void data() {
+    auto& d = s_.data;
+    if (d.train.path.empty()) faults_.add("data.train.path", "not given; expected a .tsv or .csv file");
+    if (d.train.text.empty()) faults_.add("data.train.text", "not given; expected the column of the text");
+    if (d.train.label.empty()) faults_.add("data.train.label", "not given; expected the column of the label");
+    source("data.train", d.train);
+    if (!d.validation.path.empty()) source("data.validation", d.validation);
+    const bool is_partial = d.validation.path.empty() && !said("data.validation.path") &&
+                            std::any_of(s_.said.places.begin(), s_.said.places.end(), [](const auto& said) {
+                              return said.first.rfind("data.validation.", 0) == 0;
+                            });
+    if (is_partial) faults_.add("data.validation", "has no path; expected data.validation.path");
+    if (d.truncation == spec::Truncation::kOnlySecond && d.train.text_pair.empty()) {
+      faults_.add("data.truncation",
+                  "got only_second, but there is no data.train.text_pair; expected longest_first");
+    }
+    if (d.validation.text_pair.empty() != d.train.text_pair.empty() && !d.validation.path.empty()) {
+      faults_.add("data.validation.text_pair", "got {} texts, but data.train has {}; expected as many",
+                  d.validation.text_pair.empty() ? 1 : 2, d.train.text_pair.empty() ? 1 : 2);
+    }
+  }
+
+  // Faults of a value that validation only inherited are told once, at data.train.
+  void source(const std::string& key, const spec::DataSource& d) {
+    const bool is_train = key == "data.train";
+    const std::pair<const char*, const std::string*> columns[] = {
+        {"text", &d.text}, {"text_pair", &d.text_pair}, {"label", &d.label}};
+    for (const auto& [name, column] : columns) {
+      const std::string full = key + "." + name;
+      const bool is_number =
+          std::all_of(column->begin(), column->end(), [](unsigned char c) { return std::isdigit(c); });
+      if (!d.header && !is_number && (is_train || said(full) || said(key + ".header"))) {
+        faults_.add(full, "got {}, but header is false; expected the column's number, from 0",
+                    spec::shown(*column));
+      }
+      for (const auto& [other, other_column] : columns) {
+        if (column == other_column) break;  // each pair once
+        if (!column->empty() && *column == *other_column && (is_train || said(full))) {
+          faults_.add(full, "got {}, the column of {}; expected another one", spec::shown(*column), other);
+          break;
+        }
+      }
+    }
+  }
+
+  void train() {
+    auto& t = s_.train;
+    if (t.epochs && t.steps) {
+      if (overrides("train.steps", "train.epochs")) {
+        t.epochs.reset();
+      } else if (overrides("train.epochs", "train.steps")) {
+        t.steps.reset();
+      } else {
+        faults_.add("train.steps", "got {}, and train.epochs is {}; expected one of them", *t.steps,
+                    *t.epochs);
+      }
+    }
+    if (!t.epochs && !t.steps) t.epochs = 3;
+    // A token budget alone limits the batch: every sample has a token.
+    const int64_t batch_size = t.batch_size;
+    if (t.batch_tokens > 0) {
+      if (!said("train.batch_size") && t.batch_size == spec::Train().batch_size)
+        t.batch_size = t.batch_tokens;
+      if (t.batch_tokens < s_.data.max_length) {
+        faults_.add("train.batch_tokens", "got {}, less than data.max_length; expected at least {}, or 0",
+                    t.batch_tokens, s_.data.max_length);
+      }
+    } else {
+      job_.global_batch = t.batch_size * t.gradient_accumulation * job_.world.size;
+    }
+    if (s_.evaluation.batch_size == 0) s_.evaluation.batch_size = batch_size;
+    if (t.tf32 && !job_.cuda) warn("train.tf32", "has no effect on CPUs");
+    if (t.loss_scale != spec::LossScale() && t.precision != spec::Precision::kFp16) {
+      warn("train.loss_scale", "has no effect in {}, only in fp16", to_string(t.precision));
+    }
+  }
+
+  void optimizer() {
+    using spec::OptimizerType;
+    const auto& o = s_.optimizer;
+    const spec::Optimizer defaults;
+    const bool is_sgd = o.type == OptimizerType::kSgd;
+    if (o.nesterov && is_sgd && o.momentum == 0) {
+      faults_.add("optimizer.nesterov", "got true without momentum; expected optimizer.momentum > 0");
+    }
+    const auto type = to_string(o.type);
+    const auto unused = [&](bool differs, const char* key) {
+      if (differs) warn(key, "has no effect with optimizer.type {}", type);
+    };
+    if (!is_sgd) unused(o.momentum != defaults.momentum, "optimizer.momentum");
+    if (!is_sgd) unused(o.nesterov, "optimizer.nesterov");
+    if (is_sgd) unused(o.eps != defaults.eps, "optimizer.eps");
+    if (o.type != OptimizerType::kAdamW) {
+      unused(o.beta1 != defaults.beta1, "optimizer.beta1");
+      unused(o.beta2 != defaults.beta2, "optimizer.beta2");
+    }
+  }
+
+  void schedule() {
+    using spec::ScheduleType;
+    auto& c = s_.schedule;
+    if (c.warmup_steps > 0 && c.warmup_ratio > 0) {
+      if (overrides("schedule.warmup_ratio", "schedule.warmup_steps")) {
+        c.warmup_steps = 0;
+      } else if (overrides("schedule.warmup_steps", "schedule.warmup_ratio")) {
+        c.warmup_ratio = 0;
+      } else {
+        faults_.add("schedule.warmup_ratio", "got {}, and schedule.warmup_steps is {}; expected one of them",
+                    c.warmup_ratio, c.warmup_steps);
+      }
+    }
+    const auto steps = s_.train.steps;
+    if (steps && c.warmup_steps >= *steps) {
+      constexpr const char* kMessage =
+          "got {} of train.steps {}: the learning rate never reaches its peak; expected fewer";
+      // A short run by --set train.steps is tried on purpose.
+      if (overrides("train.steps", "schedule.warmup_steps")) {
+        warn("schedule.warmup_steps", kMessage, c.warmup_steps, *steps);
+      } else {
+        faults_.add("schedule.warmup_steps", kMessage, c.warmup_steps, *steps);
+      }
+    }
+    if (c.type == ScheduleType::kConstant && c.min_lr_ratio > 0) {
+      warn("schedule.min_lr_ratio", "has no effect with schedule.type constant");
+    }
+    if (c.type != ScheduleType::kPolynomial && c.power != spec::Schedule().power) {
+      warn("schedule.power", "has no effect with schedule.type {}", to_string(c.type));
+    }
+  }
+
+  void evaluation() {
+    auto& e = s_.evaluation;
+    metrics();
+    if (s_.data.validation.path.empty()) {
+      if (said("evaluation.every") && e.every != "never") {
+        faults_.add("evaluation.every",
+                    "got {}, but there is nothing to evaluate; expected data.validation.path",
+                    spec::shown(e.every));
+      }
+      e.every = "never";
+    }
+    if (e.every == "never") {
+      const char* why =
+          s_.data.validation.path.empty() ? "there is no data.validation.path" : "evaluation.every is never";
+      if (e.best)
+        faults_.add("evaluation.best", "got {}, but {}; expected an evaluation", to_string(*e.best), why);
+      if (e.early_stop_patience > 0) {
+        faults_.add("evaluation.early_stop_patience", "got {}, but {}; expected an evaluation",
+                    e.early_stop_patience, why);
+      }
+      job_.evaluation_every = -1;
+    } else if (e.every != "epoch") {
+      std::from_chars(e.every.data(), e.every.data() + e.every.size(), job_.evaluation_every);
+    }
+    if (e.early_stop_patience > 0 && !e.best) {
+      faults_.add("evaluation.early_stop_patience",
+                  "got {} without evaluation.best; expected the metric to watch there",
+                  e.early_stop_patience);
+    }
+    if (e.best && std::count(e.metrics.begin(), e.metrics.end(), *e.best) == 0) e.metrics.push_back(*e.best);
+  }
+
+  void metrics() {
+    auto& e = s_.evaluation;
+    const bool is_regression = s_.model.problem_type == ProblemType::kRegression;
+    const std::vector<Metric> fitting =
+        is_regression ? std::vector{Metric::kLoss, Metric::kPearson, Metric::kSpearman, Metric::kMse}
+                      : std::vector{Metric::kLoss, Metric::kAccuracy, Metric::kF1, Metric::kMcc};
+    const auto check = [&](const std::string& key, Metric metric) {
+      if (std::count(fitting.begin(), fitting.end(), metric) != 0) return;
+      faults_.add(key, "got {}, which {} does not have; expected loss, {}", to_string(metric),
+                  to_string(s_.model.problem_type),
+                  is_regression ? "pearson, spearman or mse" : "accuracy, f1 or mcc");
+    };
+    if (is_regression && !said("evaluation.metrics") && e.metrics == spec::Evaluation().metrics) {
+      e.metrics = {Metric::kLoss, Metric::kPearson, Metric::kSpearman};
+    }
+    for (const Metric metric : e.metrics) check("evaluation.metrics", metric);
+    if (e.best) check("evaluation.best", *e.best);
+  }
+
+  void parallel() {
+    const auto& p = s_.parallel;
+    if (p.static_graph && p.find_unused_parameters) {
+      faults_.add(
+          "parallel.static_graph",
+          "got true with find_unused_parameters; expected one of them (a static graph finds its unused "
+          "parameters in the first step)");
+    }
+  }
+
+  spec::JobSpec s_;
+  int64_t cuda_devices_;
+  JobFaults faults_;
+  Job job_;
+};
+
+}  // namespace
 
 Job resolve(spec::JobSpec spec, const World& world, int64_t cuda_devices) {
-  using spec::BackendChoice;
-  using spec::DeviceChoice;
-  Job job;
-  job.world = world;
-  if (!spec.train.epochs && !spec.train.steps) spec.train.epochs = 3;
-  if (spec.evaluation.batch_size == 0) spec.evaluation.batch_size = spec.train.batch_size;
-  if (spec.job.output_dir.empty()) spec.job.output_dir = "runs/" + spec.job.name;
-  job.cuda = spec.hardware.device == DeviceChoice::kCuda ||
-             (spec.hardware.device == DeviceChoice::kAuto && cuda_devices > 0);
-  job.backend = world.size == 1                                 ? "none"
-                : spec.hardware.backend != BackendChoice::kAuto ? to_string(spec.hardware.backend)
-                : job.cuda                                      ? "nccl"
-                                                                : "gloo";
-  job.output_dir = spec.job.output_dir;
-  if (spec.train.batch_tokens == 0) {
-    job.global_batch = spec.train.batch_size * spec.train.gradient_accumulation * world.size;
-  }
-  const std::string& every = spec.evaluation.every;
-  if (spec.data.validation.path.empty() || every == "never") {
-    job.evaluation_every = -1;
-  } else if (every != "epoch") {
-    std::from_chars(every.data(), every.data() + every.size(), job.evaluation_every);
-  }
-  job.spec = std::move(spec);
-  return job;
+  return Resolver(std::move(spec), world, cuda_devices).run();
 }
 
 }  // namespace trainer

@@ -131,7 +131,7 @@ void describe(V& v, Optimizer& o) {
   v("beta1", o.beta1, at_least(0).below(1).also({"adam_beta1", "betas"}),
     "adamw: decay of the mean gradient");
   v("beta2", o.beta2, at_least(0).below(1).also({"adam_beta2"}), "adamw: decay of the mean squared gradient");
-  v("eps", o.eps, above(0).also({"adam_epsilon", "epsilon"}),
+  v("eps", o.eps, at_least(1e-38).also({"adam_epsilon", "epsilon"}),
     "adamw, adagrad: added to the denominator against division by zero");
   v("momentum", o.momentum, at_least(0).below(1), "sgd: decay of the velocity");
   v("nesterov", o.nesterov, anything(), "sgd: whether momentum looks ahead");

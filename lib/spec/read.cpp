@@ -1,6 +1,7 @@
 #include "spec/read.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <set>
 #include <tuple>
@@ -34,6 +35,10 @@ struct KeyIndex {
   template <class T>
   void inherit(T&, const T&) {}
 
+  bool has(std::string_view path) const {
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const Entry& entry) { return entry.path == path; });
+  }
   // The key of another section that has this name or is called so elsewhere; empty: none.
   std::string find(std::string_view name) const {
     for (const auto& entry : entries) {
@@ -230,8 +235,19 @@ class Reader {
 
   static std::string meant(const Node& node, const std::vector<std::string_view>& words) {
     if (node.kind != Node::Kind::kScalar) return "";
-    const auto word = nearest(node.scalar, words);
+    // Short words are all near each other: "gpu" does not mean cpu.
+    const auto word =
+        node.scalar.size() < 4 ? same_but_for_case(node.scalar, words) : nearest(node.scalar, words);
     return word.empty() ? "" : fmt::format("; did you mean {}?", word);
+  }
+
+  static std::string_view same_but_for_case(std::string_view word,
+                                            const std::vector<std::string_view>& words) {
+    const auto equal = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+    for (const auto candidate : words) {
+      if (std::equal(word.begin(), word.end(), candidate.begin(), candidate.end(), equal)) return candidate;
+    }
+    return {};
   }
 
   void report_unknown_keys() {
@@ -245,6 +261,7 @@ class Reader {
   // In order: what another trainer calls a key of this section, a near key of this section, a key of another
   // one.
   std::string meant_key(const std::string& name) const {
+    if (name == "<<") return "; merge keys are not supported";
     std::vector<std::string_view> here;
     for (const auto& key : frame_.keys) {
       const auto& others = key.other_names;
@@ -257,6 +274,10 @@ class Reader {
     KeyIndex index;
     JobSpec spec;
     describe(index, spec);
+    if (const size_t dot = name.find('.');
+        dot != std::string::npos && index.has(join_key(frame_.path, name))) {
+      return fmt::format("; keys are nested: {}: {{{}: ...}}", name.substr(0, dot), name.substr(dot + 1));
+    }
     if (const auto path = index.find(name); !path.empty()) return fmt::format("; did you mean {}?", path);
     return "; expected " + either(here);
   }

@@ -60,6 +60,7 @@ class TreeBuilder : public YAML::EventHandler {
     Node node = make(Node::Kind::kScalar, mark, tag, anchor);
     node.scalar = value;
     node.is_quoted = tag == "!";
+    check_closed(mark);
     add(std::move(node));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -103,6 +104,26 @@ class TreeBuilder : public YAML::EventHandler {
     return node;
   }
 
+  // yaml-cpp takes the end of the file for the end of a string.
+  void check_closed(const YAML::Mark& mark) {
+    size_t line = static_cast<size_t>(mark.line), column = static_cast<size_t>(mark.column);
+    if (line >= lines_.size() || column >= lines_[line].size()) return;
+    const char quote = lines_[line][column];
+    if (quote != '"' && quote != '\'') return;
+    for (++column; line < lines_.size(); ++line, column = 0) {
+      for (; column < lines_[line].size(); ++column) {
+        const std::string_view rest = lines_[line].substr(column);
+        const bool is_escape = quote == '"' ? rest[0] == '\\' : rest.substr(0, 2) == "''";
+        if (is_escape) {
+          ++column;
+        } else if (rest[0] == quote) {
+          return;
+        }
+      }
+    }
+    refuse(mark, fmt::format("the string's closing {} is missing", quote));
+  }
+
   void push(Node node) {
     if (!stack_.empty() && stack_.back().node.kind == Node::Kind::kMap && !stack_.back().has_key) {
       faults_.add(node.place, path(), "got a list or mapping as a key; expected a name");
@@ -140,6 +161,9 @@ class TreeBuilder : public YAML::EventHandler {
         faults_.add(node.key_place, path(),
                     fmt::format("given twice; the first is at {}", first->key_place.where));
       }
+      // An empty value has no place of its own.
+      if (node.kind == Node::Kind::kNull && node.place.line != node.key_place.line)
+        node.place = node.key_place;
       open.has_key = false;
     }
     open.node.children.push_back(std::move(node));
@@ -150,6 +174,19 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<std::string_view> lines_;
   std::vector<Open> stack_;
 };
+
+// What yaml-cpp's messages mean to the one who wrote the file.
+std::string explain(const std::string& message, const std::string& line) {
+  if (line.find("${") != std::string::npos) return "inside { } and [ ] write \"${VAR}\" with its quotes";
+  if (line.find('\t') != std::string::npos) return "indent with spaces, not tabs";
+  if (message == YAML::ErrorMsg::END_OF_MAP || message == YAML::ErrorMsg::END_OF_SEQ)
+    return "check the indentation";
+  if (message == YAML::ErrorMsg::MAP_VALUE)
+    return "check the indentation, and put text with \": \" in quotes";
+  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "a { is not closed, or a comma is missing";
+  if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "a [ is not closed, or a comma is missing";
+  return "";
+}
 
 // Reads one document; reports its own faults. False: there is no document, or it is not whole.
 bool build(std::string_view text, const std::string& file, Faults& faults, Node& root) {
@@ -166,17 +203,13 @@ bool build(std::string_view text, const std::string& file, Faults& faults, Node&
     return builder.has_document;
   } catch (const Stop&) {
   } catch (const YAML::Exception& error) {
-    std::string hint;
-    if (!error.mark.is_null()) {
-      std::istringstream lines{std::string(text)};
-      std::string line;
-      for (int i = 0; i <= error.mark.line && std::getline(lines, line); ++i) {
-      }
-      if (line.find("${") != std::string::npos)
-        hint = "; inside { } and [ ] write \"${VAR}\" with its quotes";
-      if (line.find('\t') != std::string::npos) hint = "; indent with spaces, not tabs";
+    std::string line;
+    std::istringstream lines{std::string(text)};
+    for (int i = 0; i <= error.mark.line && std::getline(lines, line); ++i) {
     }
-    faults.add(builder.place(error.mark), "", fmt::format("not valid YAML: {}{}", error.msg, hint));
+    const std::string hint = explain(error.msg, line);
+    faults.add(builder.place(error.mark), "",
+               fmt::format("not valid YAML: {}{}{}", error.msg, hint.empty() ? "" : "; ", hint));
   }
   root = {};
   return false;
@@ -260,8 +293,8 @@ void apply_override(Node& root, const std::string& override, int number, Faults&
   const Place place{number, 0, 0, "--set " + path};
   if (equals == std::string::npos || path.empty() || path.front() == '.' || path.back() == '.' ||
       path.find("..") != std::string::npos) {
-    faults.add(place, "",
-               fmt::format("got {}; expected key.path=value, e.g. train.batch_size=32", shown(override)));
+    faults.add({number, 0, 0, "--set " + shown(override)}, "",
+               "expected key.path=value, e.g. train.batch_size=32");
     return;
   }
   const std::string text = override.substr(equals + 1);

@@ -63,7 +63,8 @@ TEST_CASE("a spec written as YAML is read back to the same spec") {
   JobSpec spec = parse(kMrpc, "job.yaml");
   spec.model.hidden_dropout = 0.1;
   spec.model.classifier_dropout = 0.0;
-  spec.optimizer.eps = 1e-300;
+  spec.optimizer.eps = 1e-38;
+  spec.optimizer.lr = 1e-300;
   spec.optimizer.weight_decay = 0.1 + 0.2;
   spec.data.label_names = {"yes",     "no",    "3", "a: b", "\"quoted\" \\ \t\n",
                            "${HOME}", "$${x}", "",  "ä €",  "\x7f"};
