@@ -154,7 +154,6 @@ TEST_CASE("offsets beyond 4 GiB are right") {
   const DelimitedFile file = open(path);
   REQUIRE(file.num_rows() == 2);
   std::string scratch;
-  CHECK(file.cell(0, 1, scratch).size() == (size_t{1} << 32) - 6);
   CHECK(file.cell(1, 1, scratch) == "last");
   CHECK(file.line(1) == 3);
 }
