@@ -14,25 +14,30 @@
 namespace trainer::model {
 
 struct Output {
-  at::Tensor loss_sum;  // [] fp32, sum over the micro-batch's targets; defined without labels too (then undefined)
+  at::Tensor loss_sum;  // [] fp32, sum over the micro-batch's targets; undefined when the batch has no labels
   at::Tensor logits;    // [B, L] fp32
+  int64_t num_targets =
+      0;  // that loss_sum is over: B, or B × L (multi-label, regression), as in transformers' means
 };
 
 // What the training loop needs of a model; parameters are the torch::nn::Module's own.
 class Model : public torch::nn::Module {
  public:
-  // Train or eval mode as in torch::nn::Module; under the caller's autocast. `step` and `rank` seed dropout together
-  // with the job's seed. An empty batch gives a zero loss_sum that still depends on every parameter.
+  // Train or eval mode as in torch::nn::Module. Computes in the job's precision, under the caller's autocast
+  // or without. Dropout is a function of batch.row_keys. An empty batch gives a zero loss_sum that still
+  // depends on every parameter.
   virtual Output forward(const data::TextBatch& batch) = 0;
-  // Multiply-accumulates × 2 of a forward pass over sequences of these lengths; a training step executes 3 times it.
+  // Multiply-accumulates × 2 of a forward pass over sequences of these lengths; a training step executes 3
+  // times it.
   virtual double forward_flops(const std::vector<int32_t>& seqlens) const = 0;
   // Parameters that weight decay should spare by default: biases and norms.
   virtual bool is_bias_or_norm(const std::string& parameter_name) const = 0;
-  // Writes a Hugging Face directory (config.json, model.safetensors, tokenizer files). Not atomic: the caller renames.
+  // Writes a Hugging Face directory (config.json, model.safetensors, tokenizer files). Not atomic: the caller
+  // renames. Throws CheckpointError.
   virtual void save_pretrained(const std::filesystem::path& directory) const = 0;
 };
 
-// How a loaded directory and the model's parameters differ.
+// How a loaded directory and the model's weights differ, by transformers' names.
 struct LoadReport {
   std::vector<std::string> newly_initialized;  // in the model, not in the files
   std::vector<std::string> unused;             // in the files, not in the model
@@ -43,8 +48,9 @@ struct Loaded {
   LoadReport report;
 };
 
-// Builds the job's model and loads its weights (fp32, on CPU). Random initialization is a function of job.seed.
-// Throws SpecError or CheckpointError.
-Loaded make_model(const Job& job);
+// Builds the job's model and loads its weights (fp32, on CPU). Random initialization is a function of
+// job.seed. `tokenizer_vocab_size`: when > 0, checked against the embedding table, so that no id is out of
+// it. Throws SpecError or CheckpointError.
+Loaded make_model(const Job& job, int64_t tokenizer_vocab_size = 0);
 
 }  // namespace trainer::model

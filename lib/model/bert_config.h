@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace trainer::model {
+
+enum class Activation { kGelu, kGeluTanh, kRelu };
+
+// config.json of a Hugging Face BERT; defaults are those of transformers' BertConfig.
+struct BertConfig {
+  int64_t vocab_size = 30522;
+  int64_t hidden_size = 768;
+  int64_t num_hidden_layers = 12;
+  int64_t num_attention_heads = 12;
+  int64_t intermediate_size = 3072;
+  Activation hidden_act = Activation::kGelu;
+  double hidden_dropout_prob = 0.1;
+  double attention_probs_dropout_prob = 0.1;
+  double classifier_dropout = 0.1;  // absent or null: hidden_dropout_prob
+  int64_t max_position_embeddings = 512;
+  int64_t type_vocab_size = 2;
+  double initializer_range = 0.02;
+  double layer_norm_eps = 1e-12;
+  int64_t pad_token_id = 0;     // its embedding gets no gradient; -1: none
+  nlohmann::ordered_json json;  // as read: what is not above is kept when the model is saved
+
+  // Throws SpecError with every fault of the file.
+  static BertConfig load(const std::filesystem::path& path);
+};
+
+}  // namespace trainer::model

@@ -1,0 +1,87 @@
+#include "model/model.h"
+
+#include "core/error.h"
+#include "core/file.h"
+#include "model/bert.h"
+#include "model/hf_weights.h"
+
+namespace trainer::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "vocab.txt",
+                                           "special_tokens_map.json", "added_tokens.json"};
+
+at::ScalarType compute_dtype(spec::Precision precision) {
+  switch (precision) {
+    case spec::Precision::kFp32:
+      return at::kFloat;
+    case spec::Precision::kBf16:
+      return at::kBFloat16;
+    case spec::Precision::kFp16:
+      return at::kHalf;
+  }
+  return at::kFloat;
+}
+
+void check_directory(const fs::path& directory) {
+  constexpr const char* kHint =
+      "hint: scripts/setup.sh makes assets/minilm-l6; any Hugging Face directory of a BERT with config.json, "
+      "model.safetensors and vocab.txt serves";
+  if (directory.empty()) {
+    fail<SpecError>("model.pretrained: got nothing; expected a Hugging Face directory; {}", kHint);
+  }
+  if (!fs::is_directory(directory)) {
+    fail<SpecError>("model.pretrained: {} is not a directory; {}", directory.string(), kHint);
+  }
+  if (!fs::exists(directory / "config.json")) {
+    fail<SpecError>("model.pretrained: {} has no config.json; {}", directory.string(), kHint);
+  }
+}
+
+}  // namespace
+
+Loaded make_model(const Job& job, int64_t tokenizer_vocab_size) {
+  const spec::Model& spec = job.spec.model;
+  const fs::path directory = spec.pretrained;
+  check_directory(directory);
+
+  BertConfig config = BertConfig::load(directory / "config.json");
+  if (job.spec.data.max_length > config.max_position_embeddings) {
+    fail<SpecError>("data.max_length: got {}; expected <= {}, the max_position_embeddings of {}",
+                    job.spec.data.max_length, config.max_position_embeddings, directory.string());
+  }
+  if (tokenizer_vocab_size > config.vocab_size) {
+    fail<SpecError>("model.pretrained: the tokenizer in {} has {} tokens, the model's vocab_size is {}",
+                    directory.string(), tokenizer_vocab_size, config.vocab_size);
+  }
+  const bool own_classifier_dropout =
+      config.json.value("classifier_dropout", nlohmann::ordered_json()).is_number();
+  config.hidden_dropout_prob = spec.hidden_dropout.value_or(config.hidden_dropout_prob);
+  config.attention_probs_dropout_prob = spec.attention_dropout.value_or(config.attention_probs_dropout_prob);
+  config.classifier_dropout = spec.classifier_dropout.value_or(
+      own_classifier_dropout ? config.classifier_dropout : config.hidden_dropout_prob);
+
+  BertClassifier::Options options{.num_labels = spec.num_labels,
+                                  .problem_type = spec.problem_type,
+                                  .compute_dtype = compute_dtype(job.spec.train.precision),
+                                  .label_names = job.spec.data.label_names,
+                                  .tokenizer_files = {}};
+  for (const char* name : kTokenizerFiles) {
+    // Kept in memory (1 MB): saving must not depend on a directory that may be gone by then.
+    if (fs::exists(directory / name)) options.tokenizer_files.emplace_back(name, read_file(directory / name));
+  }
+  auto model = std::make_shared<BertClassifier>(std::move(config), std::move(options));
+  const auto seed = static_cast<uint64_t>(job.spec.job.seed);
+  LoadReport report;
+  if (spec.init == spec::ModelInit::kRandom) {
+    load_weights(*model, nullptr, directory.string(), seed);
+  } else {
+    const WeightFiles files(directory);
+    report = load_weights(*model, &files, directory.string(), seed);
+  }
+  return {std::move(model), std::move(report)};
+}
+
+}  // namespace trainer::model
