@@ -1,6 +1,7 @@
 #include "model/hf_weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/ranges.h>
 
 #include <set>
 

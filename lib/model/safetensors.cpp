@@ -102,8 +102,8 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(std::make_shared<
   }
   data_start_ = sizeof header_bytes + header_bytes;
   const size_t data_bytes = bytes.size() - data_start_;
-  for (const auto& [name, entry] :
-       parse_header(path, bytes.substr(sizeof header_bytes, header_bytes)).items()) {
+  const Json header = parse_header(path, bytes.substr(sizeof header_bytes, header_bytes));
+  for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     tensors_.emplace(name, parse_entry(fmt::format("{}: tensor {}", path.string(), name), entry, data_bytes));
   }
