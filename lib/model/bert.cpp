@@ -147,7 +147,6 @@ Output BertClassifier::forward(const data::TextBatch& batch) {
   Output output{.loss_sum = {}, .logits = logits(batch)};
   if (batch.labels.defined()) {
     output.loss_sum = loss_sum(options_.problem_type, output.logits, batch.labels);
-    output.num_targets = batch.labels.numel();
   }
   return output;
 }

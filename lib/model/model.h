@@ -14,10 +14,9 @@
 namespace trainer::model {
 
 struct Output {
-  at::Tensor loss_sum;  // [] fp32, sum over the micro-batch's targets; undefined when the batch has no labels
-  at::Tensor logits;    // [B, L] fp32
-  int64_t num_targets =
-      0;  // that loss_sum is over: B, or B × L (multi-label, regression), as in transformers' means
+  at::Tensor
+      loss_sum;  // [] fp32, sum over targets (B, or B × L if not single-label); undefined without labels
+  at::Tensor logits;  // [B, L] fp32
 };
 
 // What the training loop needs of a model; parameters are the torch::nn::Module's own.
