@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include "dist/reduced_gradients.h"
+
 namespace trainer::dist {
 namespace {
 
@@ -40,7 +42,7 @@ std::unique_ptr<GradientSync> make_gradient_sync(
     Communicator& communicator, const spec::Parallel& options,
     const std::vector<std::pair<std::string, at::Tensor>>& parameters,
     const std::vector<at::Tensor>& buffers) {
-  (void)communicator, (void)options, (void)buffers;
+  if (communicator.size() > 1) return make_reduced_gradients(communicator, options, parameters, buffers);
   return std::make_unique<LocalGradients>(parameters);
 }
 

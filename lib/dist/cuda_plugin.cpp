@@ -1,0 +1,75 @@
+#include "dist/cuda_plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "core/error.h"
+
+namespace fs = std::filesystem;
+
+namespace trainer::dist {
+namespace {
+
+constexpr char kLibrary[] = "libtrainer_cuda.so";
+
+// TRAINER_PLUGIN_DIR alone when it is set; else beside the executable, as built (../plugins) or installed
+// (../lib).
+std::vector<fs::path> candidates() {
+  if (const char* dir = std::getenv("TRAINER_PLUGIN_DIR")) return {fs::path(dir) / kLibrary};
+  std::error_code ignored;
+  const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {bin / kLibrary, bin.parent_path() / "plugins" / kLibrary, bin.parent_path() / "lib" / kLibrary};
+}
+
+void* open_library() {
+  std::string looked;
+  for (const auto& path : candidates()) {
+    if (!fs::exists(path)) {
+      looked += (looked.empty() ? "" : ", ") + path.string();
+      continue;
+    }
+    // Global: LibTorch's CUDA libraries find each other's symbols. Never closed: they register themselves for
+    // good.
+    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
+    fail<DistributedError>(
+        "the CUDA plugin does not load: {}; it needs the libraries of the LibTorch it was built with",
+        ::dlerror());
+  }
+  fail<DistributedError>(
+      "the job runs on CUDA, but there is no CUDA plugin ({}); build with -DTRAINER_CUDA=ON where nvcc, NCCL "
+      "and "
+      "LibTorch's CUDA libraries are (scripts/setup.sh gets them), set TRAINER_PLUGIN_DIR to its folder, or "
+      "set "
+      "hardware.device: cpu",
+      looked);
+}
+
+void* library() {
+  static void* const handle = open_library();
+  return handle;
+}
+
+}  // namespace
+
+void load_cuda_plugin() {
+  library();
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const NcclOptions& options) {
+  void* symbol = ::dlsym(library(), kMakeNcclBackend);
+  if (symbol == nullptr) {
+    fail<DistributedError>("{} has no {}: it is of another version of this program; build both together",
+                           kLibrary, kMakeNcclBackend);
+  }
+  c10::intrusive_ptr<c10d::Backend> backend;
+  reinterpret_cast<MakeNcclBackend*>(symbol)(store, options, backend);
+  return backend;
+}
+
+}  // namespace trainer::dist

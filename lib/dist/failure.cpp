@@ -1,0 +1,48 @@
+#include "dist/failure.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/error.h"
+
+namespace trainer::dist {
+namespace {
+
+// Gloo, the store and NCCL each have their own words.
+bool contains_any(std::string text, std::initializer_list<const char*> words) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* w) { return text.find(w) != std::string::npos; });
+}
+
+}  // namespace
+
+std::string first_line(const std::exception& cause) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&cause);
+  std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : cause.what();
+  text = text.substr(0, text.find('\n'));
+  if (text.starts_with(
+          "[/")) {  // "[/path/file.cc:12] ..." of Gloo: the path is of the machine that built LibTorch
+    if (const size_t end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
+  }
+  return text;
+}
+
+void fail_collective(const Waiting& who, const char* operation, const std::exception& cause) {
+  if (const auto* known = dynamic_cast<const DistributedError*>(&cause)) throw *known;
+  const std::string text = first_line(cause);
+  std::string hint;
+  if (contains_any(text, {"closed by peer", "reset by peer", "broken pipe", "connection was closed",
+                          "connection closed", "remote process exited", "failed to recv"})) {
+    hint = "; a peer has probably died: look for the rank that failed first";
+  } else if (contains_any(text, {"timed out", "timeout"})) {
+    hint =
+        fmt::format("; not all ranks came within {} s (parallel.timeout_s): look for one that hangs or lags",
+                    who.timeout_s);
+  }
+  fail<DistributedError>("rank {} of {}: {} failed: {}{}", who.rank, who.size, operation, text, hint);
+}
+
+}  // namespace trainer::dist

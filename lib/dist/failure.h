@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace trainer::dist {
+
+// Who waits, and how long at most: what every message about a failed collective names.
+struct Waiting {
+  int64_t rank = 0;
+  int64_t size = 1;
+  double timeout_s = 0;
+};
+
+// Throws DistributedError: this rank, the operation, the cause, and where a peer closed its connection or did
+// not come in time, what that probably means.
+[[noreturn]] void fail_collective(const Waiting& who, const char* operation, const std::exception& cause);
+
+// Runs `f`, with any exception turned into fail_collective's.
+template <class F>
+auto collective(const Waiting& who, const char* operation, F&& f) {
+  try {
+    return std::forward<F>(f)();
+  } catch (const std::exception& e) {
+    fail_collective(who, operation, e);
+  }
+}
+
+// The cause as one line without a backtrace.
+std::string first_line(const std::exception& cause);
+
+}  // namespace trainer::dist

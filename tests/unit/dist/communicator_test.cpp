@@ -1,0 +1,38 @@
+#include "dist/communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "ranks.h"
+
+using namespace trainer;
+using test::run_ranks;
+using Errors = std::vector<std::string>;
+
+TEST_CASE("three ranks: sum, broadcast, ragged gather and barrier") {
+  // Catch's assertions are not for several threads: each rank leaves its results here.
+  std::vector<at::Tensor> sums(3), copies(3), rows(3), none(3);
+  const auto errors = run_ranks(3, [&](dist::Communicator& c) {
+    const auto r = static_cast<size_t>(c.rank());
+    sums[r] = at::full({2}, static_cast<double>(c.rank() + 1));
+    c.all_reduce_sum(sums[r]);
+    copies[r] = at::full({3}, c.rank(), at::kLong);
+    const at::Tensor parameter = at::full({2}, static_cast<double>(c.rank())).requires_grad_();
+    c.broadcast({copies[r], parameter}, 2);
+    rows[r] = c.all_gather_rows(at::full({c.rank(), 2}, c.rank(), at::kLong));  // 0, 1 and 2 rows
+    none[r] = c.all_gather_rows(at::empty({0, 4}));
+    c.barrier();
+  });
+  CHECK(errors == Errors(3));
+  for (size_t r = 0; r < 3; ++r) {
+    CHECK(sums[r].equal(at::full({2}, 6.0)));
+    CHECK(copies[r].equal(at::full({3}, 2, at::kLong)));
+    CHECK(rows[r].equal(at::tensor({1, 1, 2, 2, 2, 2}, at::kLong).reshape({3, 2})));
+    CHECK(none[r].sizes() == at::IntArrayRef({0, 4}));
+  }
+}
+
+TEST_CASE("a job of one rank needs no store") {
+  CHECK(dist::join(test::job_of(0, 1, 1), false)->size() == 1);
+}
