@@ -91,10 +91,13 @@ int64_t find_device(const std::string& entry, const std::vector<std::string>& uu
 
 std::vector<int64_t> visible_devices(const std::string& value, const std::vector<std::string>& uuids) {
   std::vector<int64_t> visible;
+  std::string first_kind;
   std::istringstream in(value);
   for (std::string entry; std::getline(in, entry, ',');) {
     entry.erase(0, entry.find_first_not_of(" \t"));
-    const int64_t device = find_device(entry, uuids);
+    const std::string kind = entry.substr(0, entry.find('-') == 3 ? 3 : 0);  // "GPU", "MIG" or an index
+    if (visible.empty()) first_kind = kind;
+    const int64_t device = kind == first_kind ? find_device(entry, uuids) : kNone;
     if (device == kNone) break;
     if (device != kMig && std::count(visible.begin(), visible.end(), device) > 0) return {};
     visible.push_back(device);

@@ -16,8 +16,8 @@ int64_t cuda_device_count();
 
 // Indices in `uuids` that a value of CUDA_VISIBLE_DEVICES leaves visible, as the CUDA runtime reads it:
 // indices or unique UUID prefixes; the list ends at the first entry that names no device ("-1",
-// "NoDevFiles"); a device named twice leaves none. -1 stands for a MIG instance ("MIG-..."), which the list
-// of GPUs does not hold.
+// "NoDevFiles") or is of another kind than the first; a device named twice leaves none. -1 stands for a MIG
+// instance ("MIG-..."), which the list of GPUs does not hold.
 std::vector<int64_t> visible_devices(const std::string& value, const std::vector<std::string>& uuids);
 
 }  // namespace trainer::hardware

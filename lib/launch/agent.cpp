@@ -104,7 +104,8 @@ class Agent {
   void start(const SignalMask& signals);
   void watch();
   int finish();
-  void write_output() { console_.finish(); }
+  // Waits for a slow reader, but not when told to stop.
+  void write_output() { console_.finish(interrupted_by_ != 0 ? 1000 : -1); }
 
  private:
   enum class Phase { kRunning, kSettling, kStopping, kKilling, kGivenUp };
@@ -144,6 +145,12 @@ void Agent::add(int epoll, int fd, uint32_t events, Source source, size_t index)
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
     fail<SpecError>("launch: cannot watch a worker: {}", std::strerror(errno));
   }
+}
+
+// Before closing: closing alone leaves a descriptor in the epoll set while a child between vfork and exec has
+// a copy.
+void remove(int epoll, int fd) {
+  ::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr);
 }
 
 int64_t Agent::rank_of(const Worker& worker) const {
@@ -255,9 +262,9 @@ void Agent::watch() {
 void Agent::flush_console() {
   const int blocked = console_.flush() ? -1 : console_.blocked_fd();
   if (blocked == blocked_fd_) return;
-  if (blocked_fd_ >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, blocked_fd_, nullptr);
+  if (blocked_fd_ >= 0) remove(epoll_.get(), blocked_fd_);
   if (blocked >= 0) add(epoll_.get(), blocked, EPOLLOUT, Source::kConsole);
-  if (blocked >= 0 && blocked_fd_ < 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, streams_.get(), nullptr);
+  if (blocked >= 0 && blocked_fd_ < 0) remove(epoll_.get(), streams_.get());
   if (blocked < 0) add(epoll_.get(), streams_.get(), EPOLLIN, Source::kStreams);
   blocked_fd_ = blocked;
 }
@@ -268,8 +275,10 @@ void Agent::on_streams() {
   for (int i = 0; i < n; ++i) {
     const uint64_t index = events[static_cast<size_t>(i)].data.u64 & 0xffffffff;
     Worker& worker = *workers_[index / 2];
-    (index % 2 == 0 ? worker.output : worker.error)
-        .pump(console_, kPumpBytes);  // a closed pipe leaves epoll by itself
+    WorkerOutput& output = index % 2 == 0 ? worker.output : worker.error;
+    if (output.pump(console_, kPumpBytes) != WorkerOutput::Pumped::kEnd) continue;
+    remove(streams_.get(), output.pipe());
+    output.close();
   }
 }
 
@@ -282,6 +291,7 @@ void Agent::on_exit(Worker& worker) {
   const bool by_signal = info.si_code != CLD_EXITED;
   worker.exit = Exit{monotonic_ns(), by_signal ? 0 : info.si_status, by_signal ? info.si_status : 0,
                      phase_ >= Phase::kStopping};
+  remove(epoll_.get(), worker.process.pidfd.get());
   worker.process.pidfd.reset();
   --running_;
   if (worker.exit->ok() || phase_ >= Phase::kStopping) return;
@@ -377,7 +387,7 @@ int Agent::finish() {
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = *workers_[i];
     for (WorkerOutput* output : {&worker.output, &worker.error}) {
-      while (output->pump(console_, kPumpBytes)) {
+      while (output->pump(console_, kPumpBytes) == WorkerOutput::Pumped::kMore) {
       }
       output->flush_partial(console_);
     }

@@ -88,16 +88,13 @@ bool Console::write_pending() {
   return pending_.empty();
 }
 
-void Console::finish() {
-  while (!flush()) {
+void Console::finish(int timeout_ms) {
+  flush();
+  if (!status_.empty() && terminal_) put(output_, "\n");
+  while (!write_pending()) {
     pollfd wait{blocked_fd(), POLLOUT, 0};
-    ::poll(&wait, 1, -1);
+    if (::poll(&wait, 1, timeout_ms) <= 0) return;
   }
-  if (!drawn_) return;
-  put(output_, "\n");
-  drawn_ = false;
-  status_.clear();
-  finish();
 }
 
 std::string_view fit_columns(std::string_view text, int64_t columns) {

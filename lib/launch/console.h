@@ -24,8 +24,9 @@ class Console {
   // Writes what can be written now, the status line redrawn last. False: wait until blocked_fd() is writable.
   bool flush();
   int blocked_fd() const { return pending_.front().fd; }
-  // Leaves the last status on the screen and writes everything, however long the reader takes.
-  void finish();
+  // Leaves the last status on the screen and writes everything that the reader takes within `timeout_ms` (-1:
+  // for ever).
+  void finish(int timeout_ms);
 
  private:
   struct Chunk {

@@ -30,20 +30,18 @@ WorkerOutput::WorkerOutput(Descriptor pipe, int fd, const std::filesystem::path&
     fail<SpecError>("launch: cannot write the log {}: {}", log.string(), std::strerror(errno));
 }
 
-bool WorkerOutput::pump(Console& console, size_t max_bytes) {
+WorkerOutput::Pumped WorkerOutput::pump(Console& console, size_t max_bytes) {
+  if (!pipe_.is_open()) return Pumped::kEnd;
   std::array<char, kReadBytes> buffer;
-  for (size_t total = 0; pipe_.is_open() && total < max_bytes;) {
+  for (size_t total = 0; total < max_bytes;) {
     const ssize_t n = ::read(pipe_.get(), buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return false;
-    if (n <= 0) {
-      pipe_.reset();
-      return false;
-    }
+    if (n < 0 && errno == EAGAIN) return Pumped::kNothingNow;
+    if (n <= 0) return Pumped::kEnd;
     total += static_cast<size_t>(n);
     take({buffer.data(), static_cast<size_t>(n)}, console);
   }
-  return pipe_.is_open();
+  return Pumped::kMore;
 }
 
 void WorkerOutput::take(std::string_view bytes, Console& console) {

@@ -17,10 +17,12 @@ class WorkerOutput {
   WorkerOutput(Descriptor pipe, int fd, const std::filesystem::path& log, std::string prefix,
                bool shows_status);
 
+  enum class Pumped { kMore, kNothingNow, kEnd };
+
   int pipe() const { return pipe_.get(); }
-  bool is_open() const { return pipe_.is_open(); }
-  // Takes what the pipe holds, at most `max_bytes`; closes it at its end. False: nothing more is there now.
-  bool pump(Console& console, size_t max_bytes);
+  void close() { pipe_.reset(); }
+  // Takes what the pipe holds, at most about `max_bytes` (then kMore).
+  Pumped pump(Console& console, size_t max_bytes);
   // Shows a last line that has no newline.
   void flush_partial(Console& console);
 

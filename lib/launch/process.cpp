@@ -108,7 +108,9 @@ Process spawn(const std::vector<std::string>& argv, const std::map<std::string, 
 }
 
 // glibc has it since 2.36, but there without C linkage.
-Descriptor open_pidfd(pid_t pid) { return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+Descriptor open_pidfd(pid_t pid) {
+  return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
 
 Descriptor listen_on(int64_t port, bool loopback_only) {
   // Dual-stack on all interfaces; a node without IPv6 has only the other.

@@ -1,0 +1,45 @@
+#include "hardware/machine.h"
+
+#include <sched.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <vector>
+
+using namespace trainer::hardware;
+
+TEST_CASE("this machine has a CPU, cores and memory") {
+  const Machine machine = detect();
+  CHECK_FALSE(machine.cpu.empty());
+  CHECK(machine.cores >= 1);
+  CHECK(machine.memory_bytes > 100 << 20);
+}
+
+TEST_CASE("usable cores follow the affinity mask") {
+  cpu_set_t before, one;
+  REQUIRE(::sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  }
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(usable_cores() == 1);
+  REQUIRE(::sched_setaffinity(0, sizeof before, &before) == 0);
+  CHECK(usable_cores() <= CPU_COUNT(&before));
+}
+
+TEST_CASE("the peak of resident memory grows with what is touched") {
+  const int64_t before = peak_rss_bytes();
+  std::vector<char> block(static_cast<size_t>(before) + (64 << 20));
+  std::memset(block.data(), 1, block.size());
+  CHECK(block[block.size() / 2] == 1);
+  CHECK(peak_rss_bytes() >= before + (48 << 20));
+}
+
+TEST_CASE("a machine is described in one line") {
+  Machine machine{"Some CPU", 2, int64_t{8} << 30, {}};
+  CHECK(describe(machine) == "Some CPU, 2 cores, 8.0 GiB; no GPU");
+  machine.cores = 1;
+  machine.gpus = {{"A", "", int64_t{80} << 30}, {"A", "", int64_t{80} << 30}, {"B", "", int64_t{40} << 30}};
+  CHECK(describe(machine) == "Some CPU, 1 core, 8.0 GiB; 2 x A 80.0 GiB, 1 x B 40.0 GiB");
+}
