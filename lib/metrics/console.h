@@ -29,8 +29,7 @@ struct Plan {
 std::string progress_line(const StepRecord& record, const Plan& plan, double seconds_left);
 // A bar, the time left, then the fields above as far as they fit into `columns`.
 std::string progress_bar(const StepRecord& record, const Plan& plan, double seconds_left, int64_t columns);
-// "evaluation at step 230, epoch 1: loss 0.4521  accuracy 0.8431  f1 0.8876  (408 samples in 4.1 s)  best so
-// far"
+// "evaluation at step 230, epoch 1: loss 0.4521  accuracy 0.8431  (408 samples in 4.1 s)  best so far"
 std::string evaluation_line(const EvaluationRecord& record);
 // The table at the end: evaluation, throughput, memory, time by phase.
 std::string summary(const SummaryRecord& record);
@@ -54,9 +53,10 @@ class Console {
   bool is_main_, bar_, lines_;
   int64_t columns_;
   StepRecord shown_;
-  int64_t first_step_ =
-      0;  // of the first record, where the estimate of the time left begins: warm-up is before it
-  double first_time_s_ = 0, seconds_a_step_, drawn_s_ = 0;
+  // Of the first record, where the estimate of the time left begins: warm-up is before it.
+  int64_t first_step_ = 0;
+  double first_time_s_ = 0;
+  double seconds_a_step_, drawn_s_ = 0;
 };
 
 }  // namespace trainer::metrics

@@ -22,9 +22,9 @@ namespace trainer::metrics {
 //   f1        two labels: of label 1; more: macro over the labels that occur in targets or predictions;
 //             multi-label: macro over all labels. 0 where it would be 0 ÷ 0.
 //   mcc       of all decisions; multi-label: of the n × L binary ones together. 0 where it would be 0 ÷ 0.
-//   pearson, spearman, mse   regression, mean over the outputs; the correlations are NaN of fewer than two
-//   rows and
-//             of constants
+//   pearson, spearman, mse
+//             regression, mean over the outputs; the correlations are NaN of fewer than two rows and of
+//             constants
 // Everything is NaN without samples. A multi-label decision is logit > 0.
 class EvaluationMetrics {
  public:

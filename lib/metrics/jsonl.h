@@ -14,8 +14,7 @@ namespace trainer::metrics {
 // The records of a run. Main rank only; numbers are the whole job's unless a name says else. NaN: not
 // measured, null in JSON.
 
-// One logged step. Rates are of the steps since the last record, the loss is the mean over these steps'
-// targets.
+// One logged step. Rates are of the steps since the last record; so is the loss, a mean over their targets.
 struct StepRecord {
   int64_t step = 0;   // optimizer steps done, from 1
   double epoch = 0;   // with a fraction
