@@ -25,7 +25,7 @@ template <class V>
 void describe(V& v, Model& m) {
   v("type", m.type, anything().also({"architecture", "model_type", "arch"}), "Kind of model");
   v("pretrained", m.pretrained, anything().also({"model_name_or_path", "path", "checkpoint", "weights"}),
-    "Hugging Face directory with config.json, model.safetensors and the tokenizer's files");
+    "Hugging Face directory (config.json, model.safetensors, tokenizer), relative to the working directory");
   v("init", m.init, anything(),
     "pretrained: load the directory's weights; random: take only its config.json and tokenizer");
   v("num_labels", m.num_labels, at_least(1).at_most(kMillion).also({"num_classes", "labels"}),
