@@ -197,4 +197,14 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, in
   return env;
 }
 
+World planned_world(const WorkerPlan& plan) {
+  World world;
+  world.size = plan.nproc * plan.nnodes;
+  world.local_size = plan.nproc;
+  world.num_nodes = plan.nnodes;
+  world.master_addr = plan.master_addr;
+  world.master_port = plan.master_port;
+  return world;
+}
+
 }  // namespace trainer::launch

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hardware/machine.h"
+#include "job/world.h"
 #include "spec/job_spec.h"
 
 namespace trainer::launch {
@@ -43,6 +44,9 @@ void apply_environment(spec::Launch& launch);
 WorkerPlan plan_workers(const spec::Launch& launch, const spec::Hardware& hardware,
                         const hardware::Machine& machine, std::vector<std::string> argv,
                         std::filesystem::path log_dir);
+
+// The world of the plan's workers, as rank 0 sees it.
+World planned_world(const WorkerPlan& plan);
 
 // argv for re-executing this program: its own path, then `arguments`.
 std::vector<std::string> self_command(std::vector<std::string> arguments);

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+// Each adds its subcommand; when that is the one given, `command` becomes what runs it and returns the exit
+// code.
+
+namespace trainer::app {
+
+void add_run(CLI::App& cli, std::function<int()>& command);
+void add_check(CLI::App& cli, std::function<int()>& command);
+void add_schema(CLI::App& cli, std::function<int()>& command);
+void add_init(CLI::App& cli, std::function<int()>& command);
+
+}  // namespace trainer::app

@@ -1,0 +1,47 @@
+// trainer: the command line. One function per subcommand; this file alone turns errors into exit codes.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "commands.h"
+#include "core/error.h"
+
+namespace {
+
+int run_guarded(const std::function<int()>& command) {
+  try {
+    return command();
+  } catch (const trainer::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "internal error: {}\n", error.what());
+    return static_cast<int>(trainer::ExitCode::kInternal);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App cli("Trains PyTorch models from a YAML job: one binary, one file, one command.", "trainer");
+  cli.set_version_flag("--version", TRAINER_VERSION);
+  cli.require_subcommand(1);
+  cli.footer(
+      "Exit codes: 0 done; 2 usage or spec; 3 data; 4 distributed; 5 checkpoint; 6 numeric; 7 out of "
+      "memory;\n"
+      "128+N killed by signal N.");
+  std::function<int()> command;
+  trainer::app::add_run(cli, command);
+  trainer::app::add_check(cli, command);
+  trainer::app::add_schema(cli, command);
+  trainer::app::add_init(cli, command);
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = cli.exit(error);
+    return code == 0 ? 0 : static_cast<int>(trainer::ExitCode::kUsage);
+  }
+  return run_guarded(command);
+}

@@ -1,0 +1,48 @@
+// trainer schema and trainer init: what is known of a job spec before there is a job.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "spec/load.h"
+#include "spec/starter.h"
+#include "torch_library.h"
+
+namespace trainer::app {
+
+void add_schema(CLI::App& cli, std::function<int()>& command) {
+  auto* schema = cli.add_subcommand("schema", "Print the JSON Schema of job specs");
+  schema->callback([&command] {
+    command = [] {
+      fmt::print("{}\n", spec::json_schema());
+      return 0;
+    };
+  });
+}
+
+void add_init(CLI::App& cli, std::function<int()>& command) {
+  auto* init = cli.add_subcommand("init", "Print a commented starter job spec");
+  auto kind = std::make_shared<std::string>("bert");
+  init->add_option("kind", *kind, "bert")->required();
+  init->callback([&command, kind] {
+    command = [kind] {
+      fmt::print("{}", spec::starter(*kind));
+      return 0;
+    };
+  });
+}
+
+void add_check(CLI::App& cli, std::function<int()>& command) {
+  auto* check = cli.add_subcommand("check", "Validate a job and print what it resolves to; trains nothing");
+  auto request = std::make_shared<TorchCommand>();
+  request->name = "check";
+  check->add_option("job", request->job_path, "Job spec (YAML)")->required();
+  check->add_option("--set", request->overrides, "Override a key of the job: key.path=value")
+      ->allow_extra_args(false);
+  check->callback([&command, request] { command = [request] { return run_torch_command(*request); }; });
+}
+
+}  // namespace trainer::app

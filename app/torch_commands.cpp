@@ -1,0 +1,37 @@
+// Entry of libtrainer_torch.so: the commands that need LibTorch.
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+
+#include "check.h"
+#include "core/error.h"
+#include "launch/worker.h"
+#include "spec/load.h"
+#include "torch_library.h"
+#include "train/worker.h"
+
+namespace trainer::app {
+namespace {
+
+// One rank of a job. Ends the process itself: static destructors of the libraries may wait for what is gone.
+[[noreturn]] void run_worker_and_exit(const TorchCommand& command) {
+  int64_t step = 0;
+  int code = 0;
+  try {
+    train::run_worker(spec::load(command.job_path, command.overrides), command.world, step);
+  } catch (const std::exception& error) {
+    code = launch::report_worker_error(error, step > 0 ? std::optional(step) : std::nullopt);
+  }
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace
+}  // namespace trainer::app
+
+extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) {
+  if (command->name == "worker") trainer::app::run_worker_and_exit(*command);
+  return trainer::app::check(*command);
+}

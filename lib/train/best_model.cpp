@@ -1,0 +1,42 @@
+#include "train/best_model.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "metrics/evaluation.h"
+
+namespace trainer::train {
+
+BestModel::BestModel(const Job& job)
+    : metric_(job.spec.evaluation.best), patience_(job.spec.evaluation.early_stop_patience) {}
+
+bool BestModel::consider(const metrics::EvaluationRecord& record) {
+  last_ = record;
+  if (!metric_) return false;
+  const double value = record.values.at(*metric_);
+  bool better = !std::isnan(value);
+  if (better && best_.samples > 0) {
+    const double best = best_.values.at(*metric_);
+    better = metrics::larger_is_better(*metric_) ? value > best : value < best;
+  }
+  if (better) {
+    best_ = record;
+    best_.best = true;
+  }
+  since_best_ = better ? 0 : since_best_ + 1;
+  return better;
+}
+
+void save_model(const Job& job, const model::Model& model, const char* name) {
+  if (!job.world.is_main()) return;
+  const std::filesystem::path temporary = job.output_dir / fmt::format(".{}.tmp", name);
+  std::error_code error;
+  std::filesystem::remove_all(temporary, error);
+  std::filesystem::create_directories(temporary, error);
+  model.save_pretrained(temporary);
+  replace_directory(temporary, job.output_dir / name);
+}
+
+}  // namespace trainer::train

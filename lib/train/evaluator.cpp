@@ -1,0 +1,28 @@
+#include "train/evaluator.h"
+
+#include "data/loader.h"
+#include "metrics/evaluation.h"
+#include "train/autocast.h"
+#include "train/device_feed.h"
+
+namespace trainer::train {
+
+std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
+  data::Loader loader(dataset_, data::LoaderOptions::for_evaluation(job_));
+  DeviceFeed feed(loader, device_);
+  metrics::EvaluationMetrics metrics(job_.spec.model.problem_type, job_.spec.model.num_labels,
+                                     job_.spec.evaluation.metrics);
+  const at::NoGradGuard no_grad;
+  const Autocast autocast(device_.type(), job_.spec.train.precision);
+  model.eval();
+  for (int64_t left = loader.num_steps(0); left > 0; --left) {
+    const data::MicroBatch micro = feed.next();
+    const model::Output output = model.forward(micro.batch);
+    metrics.add(output.logits, micro.batch.labels, output.loss_sum);
+  }
+  model.train();
+  communicator_.all_reduce_sum(metrics.counts());
+  return metrics.compute(communicator_.all_gather_rows(metrics.rows()));
+}
+
+}  // namespace trainer::train

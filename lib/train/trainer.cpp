@@ -1,0 +1,106 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "train/autocast.h"
+
+namespace trainer::train {
+
+using metrics::Phase;
+
+Trainer::Trainer(const Parts& parts)
+    : p_(parts),
+      feed_(parts.loader, parts.device),
+      reporter_(parts.job, parts.device, parts.communicator, parts.total_steps, parts.total_epochs),
+      skipped_(parts.job.spec.train, parts.device, parts.job.world.is_main()),
+      best_(parts.job) {}
+
+void Trainer::run() {
+  p_.model.train();
+  while (step_ < p_.total_steps && !best_.out_of_patience()) {
+    train_step();
+    if (evaluation_due()) evaluate();
+  }
+  if (p_.job.spec.checkpoint.save_final) {
+    reporter_.phases().start(Phase::kCheckpoint);
+    save_model(p_.job, p_.model, "final");
+  }
+  reporter_.finish(best_.last(), best_.best());
+  if (p_.job.spec.train.require_loss_decrease && !(reporter_.last_loss() < reporter_.first_loss())) {
+    fail<NumericError>(
+        "the loss did not fall: {:.6g} at the first log line, {:.6g} at the last; the job demands it "
+        "(train.require_loss_decrease)",
+        reporter_.first_loss(), reporter_.last_loss());
+  }
+}
+
+// One optimizer step: micro-batches forward and backward, gradients summed over ranks during the last
+// backward; then unscale, clip, test for inf and NaN, update. See design §4: loss is the sum over the global
+// batch by its global number of targets.
+void Trainer::train_step() {
+  metrics::PhaseTimes& phases = reporter_.phases();
+  phases.start(Phase::kOptimizer);
+  p_.gradient_sync.zero_grad();
+  data::MicroBatch micro;
+  do {
+    phases.start(Phase::kDataWait);
+    micro = feed_.next();
+    const bool last = micro.last_of_step;
+
+    phases.start(Phase::kForward);
+    p_.gradient_sync.before_forward(last);
+    at::Tensor loss_sum;
+    {
+      const Autocast autocast(p_.device.type(), p_.job.spec.train.precision);
+      loss_sum = p_.model.forward(micro.batch).loss_sum;
+    }
+    const at::Tensor scaled_loss = loss_sum * p_.step_control.loss_scale();
+
+    phases.start(Phase::kBackward);
+    p_.gradient_sync.backward(scaled_loss, last);
+    reporter_.add(loss_sum.detach(), micro.batch, 3 * p_.model.forward_flops(micro.batch.seqlens));
+  } while (!micro.last_of_step);
+
+  phases.start(Phase::kOptimizer);
+  const int64_t num_targets = micro.step_samples * p_.loader.targets_per_sample();
+  const optim::StepResult result = p_.step_control.prepare(
+      p_.gradient_sync.gradients(), at::full({}, num_targets, at::dtype(at::kFloat).device(p_.device)));
+  p_.optimizer.step(result.lr, result.grad_scale, result.found_inf);
+
+  phases.start(Phase::kLog);
+  ++step_;
+  at_end_of_epoch_ = micro.last_of_epoch;
+  epoch_ = static_cast<double>(micro.epoch) +
+           static_cast<double>(micro.position) / static_cast<double>(p_.loader.num_samples());
+  skipped_.add(result.found_inf);
+  // Reading the count waits for the device: on a CPU every step, else only where the log line waits anyway.
+  const bool look = p_.device.is_cpu() || reporter_.is_due(step_);
+  if (look) num_skipped_ = skipped_.check(step_, result.loss_scale);
+  reporter_.end_step(step_, epoch_, result, num_targets, num_skipped_);
+}
+
+bool Trainer::evaluation_due() const {
+  if (p_.evaluator == nullptr || p_.job.evaluation_every < 0) return false;
+  if (step_ == p_.total_steps) return true;
+  return p_.job.evaluation_every == 0 ? at_end_of_epoch_ : step_ % p_.job.evaluation_every == 0;
+}
+
+void Trainer::evaluate() {
+  reporter_.phases().start(Phase::kEvaluation);
+  metrics::EvaluationRecord record;
+  record.step = step_;
+  record.epoch = epoch_;
+  const double begin_s = monotonic_s();
+  record.values = p_.evaluator->run(p_.model);
+  record.seconds = monotonic_s() - begin_s;
+  record.time_s = reporter_.elapsed_s();
+  record.samples = p_.evaluator->num_samples();
+  record.best = best_.consider(record);
+  reporter_.evaluation(record);
+  reporter_.phases().start(Phase::kCheckpoint);
+  if (record.best && p_.job.spec.checkpoint.save_best) save_model(p_.job, p_.model, "best");
+}
+
+}  // namespace trainer::train

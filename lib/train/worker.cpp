@@ -1,0 +1,155 @@
+#include "train/worker.h"
+
+#include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+
+#include <fmt/ranges.h>
+#include <cstdlib>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "dist/cuda_plugin.h"
+#include "hardware/cuda_devices.h"
+#include "job/estimate.h"
+#include "job/job.h"
+#include "spec/load.h"
+#include "text/wordpiece.h"
+#include "train/trainer.h"
+
+namespace trainer::train {
+namespace {
+
+// Whether the launcher that started this process hosts the TCPStore, as torchrun does; else rank 0 does.
+bool agent_hosts_store() {
+  const char* value = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  return value != nullptr && std::string_view(value) == "True";
+}
+
+c10::Device use_device(const Job& job) {
+  if (!job.cuda) return c10::Device(c10::kCPU);
+  dist::load_cuda_plugin();
+  at::globalContext().setAllowTF32CuBLAS(job.spec.train.tf32);
+  at::globalContext().setAllowTF32CuDNN(job.spec.train.tf32);
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.world.local_rank)};
+}
+
+// Decayed parameters and those spared, in the model's order.
+std::vector<optim::ParameterGroup> parameter_groups(const model::Model& model,
+                                                    const spec::Optimizer& options) {
+  std::vector<optim::ParameterGroup> groups(2);
+  groups[0] = {"decay", options.weight_decay, {}, {}};
+  groups[1] = {"no_decay", 0.0, {}, {}};
+  for (const auto& item : model.named_parameters()) {
+    if (!item.value().requires_grad()) continue;
+    const bool spared = !options.decay_bias_and_norm && model.is_bias_or_norm(item.key());
+    optim::ParameterGroup& group = groups[spared ? 1 : 0];
+    group.names.push_back(item.key());
+    group.parameters.push_back(item.value());
+  }
+  return groups;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> trainable(const model::Model& model) {
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  for (const auto& item : model.named_parameters()) {
+    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
+  }
+  return parameters;
+}
+
+int64_t count_steps(const spec::Train& train, const data::Loader& loader) {
+  if (train.steps) return *train.steps;
+  int64_t steps = 0;
+  for (int64_t epoch = 0; epoch < train.epochs.value_or(3); ++epoch) steps += loader.num_steps(epoch);
+  return steps;
+}
+
+// What a run is, before it begins: the resolved job, what the weights did not fit, and what kind of data it
+// is.
+void print_header(const Job& job, const model::LoadReport& report, int64_t num_samples) {
+  const DataSize size{num_samples, 0};
+  log_info("{}", describe(job, estimate(job, size), size));
+  for (const std::string& warning : job.warnings) log_warning("{}", warning);
+  const auto list = [](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) log_info("{} ({}): {}", what, names.size(), fmt::join(names, ", "));
+  };
+  list("new weights, not in the files", report.newly_initialized);
+  list("weights in the files that the model does not use", report.unused);
+  // Made data says so: a file SOURCE beside it, whose first line is for people.
+  const auto source = std::filesystem::path(job.spec.data.train.path).parent_path() / "SOURCE";
+  if (std::filesystem::is_regular_file(source)) {
+    const std::string text = read_file(source);
+    log_info("data: {}", text.substr(0, text.find('\n')));
+  }
+}
+
+// Sets a reference while it lives, whatever way the scope is left.
+struct FollowStep {
+  const Trainer& trainer;
+  int64_t& step;
+  ~FollowStep() { step = trainer.step(); }
+};
+
+void run(const Job& job, int64_t& step) {
+  const c10::Device device = use_device(job);
+  const c10::OptionalDeviceGuard guard(device);
+  const auto communicator =
+      job.world.size > 1 ? dist::join(job, agent_hosts_store()) : dist::make_single_process();
+
+  const auto tokenizer =
+      std::make_shared<const text::WordPiece>(text::WordPiece::load(job.spec.model.pretrained));
+  auto [model, report] = model::make_model(job, tokenizer->vocab_size());
+  model->to(device);
+
+  const auto train_set = data::open_text_classification(job, job.spec.data.train, tokenizer);
+  data::Loader loader(train_set, data::LoaderOptions::for_training(job));
+  std::optional<Evaluator> evaluator;
+  if (!job.spec.data.validation.path.empty()) {
+    evaluator.emplace(job, data::open_text_classification(job, job.spec.data.validation, tokenizer), device,
+                      *communicator);
+  }
+  const int64_t total_steps = count_steps(job.spec.train, loader);
+  // With a fraction when the job counts steps.
+  const double total_epochs =
+      static_cast<double>(total_steps) / static_cast<double>(std::max<int64_t>(loader.num_steps(0), 1));
+  if (job.world.is_main()) print_header(job, report, loader.num_samples());
+
+  const auto gradient_sync =
+      dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers());
+  const auto optimizer =
+      optim::make_optimizer(job.spec.optimizer, parameter_groups(*model, job.spec.optimizer));
+  optim::StepControl step_control(job.spec.train, job.spec.schedule, job.spec.optimizer.lr, total_steps,
+                                  device);
+
+  Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr,
+                   *gradient_sync, *optimizer, step_control, total_steps, total_epochs});
+  const FollowStep follow{trainer, step};
+  trainer.run();
+}
+
+}  // namespace
+
+void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
+  const Job job = resolve(spec, world, hardware::cuda_device_count());
+  if (world.is_main()) {
+    std::filesystem::create_directories(job.output_dir);
+    write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
+  }
+  try {
+    run(job, step);
+  } catch (const c10::OutOfMemoryError& error) {
+    fail<OutOfMemoryError>(
+        "out of device memory: {}; hint: lower train.batch_size (and raise "
+        "train.gradient_accumulation), or train in bf16",
+        error.what_without_backtrace());
+  }
+}
+
+}  // namespace trainer::train
