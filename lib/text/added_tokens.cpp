@@ -14,16 +14,16 @@ AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer
     if (chars.empty()) continue;
     Pattern pattern{{}, token};
     for (const Char& x : chars) pattern.content.push_back(x.c);
-    if (chars[0].c < 128) first_bytes_[chars[0].c] = true;
+    if (chars[0].c < 128) first_[chars[0].c] = true;
     patterns_.push_back(std::move(pattern));
   }
   std::stable_sort(patterns_.begin(), patterns_.end(),
                    [](const Pattern& a, const Pattern& b) { return a.content.size() > b.content.size(); });
 }
 
-bool AddedTokens::may_occur(std::string_view ascii) const {
-  return std::any_of(ascii.begin(), ascii.end(),
-                     [this](char x) { return first_bytes_[static_cast<uint8_t>(x)]; });
+bool AddedTokens::begin(std::string_view text) const {
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [text](const Pattern& pattern) { return text.starts_with(pattern.token.content); });
 }
 
 void AddedTokens::split(const std::vector<Char>& text, std::vector<Part>& parts) const {

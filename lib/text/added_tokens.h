@@ -34,8 +34,10 @@ class AddedTokens {
   AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer);
 
   bool empty() const { return patterns_.empty(); }
-  // Whether a byte that begins a token occurs in ASCII text: false means that there is no token.
-  bool may_occur(std::string_view ascii) const;
+  // Whether some token begins with this ASCII character, and whether one stands at the beginning of this
+  // text; only for tokens that are not `normalized`.
+  bool has_first(char32_t c) const { return c < 128 && first_[c]; }
+  bool begin(std::string_view text) const;
   // Covers `text` by parts, in order; none is empty.
   void split(const std::vector<Char>& text, std::vector<Part>& parts) const;
 
@@ -45,7 +47,7 @@ class AddedTokens {
     AddedToken token;
   };
   std::vector<Pattern> patterns_;  // longest first
-  bool first_bytes_[128] = {};
+  bool first_[128] = {};
 };
 
 }  // namespace trainer::text

@@ -1,18 +1,18 @@
 #include "text/piece_trie.h"
 
-#include <bit>
 #include <utility>
 
 #include "text/unicode.h"
 
 namespace trainer::text {
 
-PieceTrie::PieceTrie(std::string continuing_prefix) : prefix_(std::move(continuing_prefix)), slots_(1024) {}
+PieceTrie::PieceTrie(std::string continuing_prefix)
+    : prefix_(std::move(continuing_prefix)), slots_(size_t{1} << (64 - shift_)) {}
 
 size_t PieceTrie::find(uint32_t key) const {
   const size_t mask = slots_.size() - 1;
   // Fibonacci hashing: the high bits of the product are well mixed.
-  size_t i = (key * uint64_t{0x9E3779B97F4A7C15}) >> (64 - std::countr_zero(slots_.size()));
+  size_t i = (key * uint64_t{0x9E3779B97F4A7C15}) >> shift_;
   while (slots_[i].key != key && slots_[i].key != 0) i = (i + 1) & mask;
   return i;
 }
@@ -20,6 +20,7 @@ size_t PieceTrie::find(uint32_t key) const {
 void PieceTrie::grow() {
   std::vector<Slot> old(2 * slots_.size());
   old.swap(slots_);
+  --shift_;
   for (const Slot& slot : old) {
     if (slot.key != 0) slots_[find(slot.key)] = slot;
   }

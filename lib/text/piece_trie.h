@@ -38,6 +38,7 @@ class PieceTrie {
   int32_t insert_at(uint32_t root, std::string_view piece, int32_t id);
 
   std::string prefix_;
+  int shift_ = 54;           // 64 - log2(slots_.size())
   std::vector<Slot> slots_;  // a power of two
   uint32_t num_nodes_ = 2;
 };

@@ -27,7 +27,14 @@ size_t usable_cores() {
                                                        : std::thread::hardware_concurrency();
 }
 
-enum class AsciiClass : uint8_t { kWord, kSpace, kPunctuation, kRemoved };
+// What a byte is on the fast path.
+enum ByteClass : uint8_t {
+  kWord,
+  kSpace,
+  kPunctuation,
+  kFull,              // not ASCII, or removed by the normalizer: the text takes the full path
+  kBeginsToken = 16,  // a flag: an added token may begin here
+};
 
 struct Token {
   int32_t id, start, end;
@@ -36,7 +43,7 @@ struct Token {
 // Buffers of one thread, so that a text costs no allocation but its result's.
 struct Scratch {
   std::vector<Token> first, second;
-  std::string word;
+  std::string word;              // or, on the fast path, the whole text in lower case
   std::vector<uint32_t> places;  // character that a byte of `word` belongs to
   std::vector<Piece> pieces;
   std::vector<Char> text, part;
@@ -62,7 +69,7 @@ struct WordPiece::Impl {
   int32_t unk = 0, cls = 0, sep = 0;
   size_t max_word = 100;  // characters
   int64_t vocab_size = 0;
-  std::array<AsciiClass, 128> ascii_class;
+  std::array<uint8_t, 256> byte_class;
   std::array<char, 128> ascii_lower;
 };
 
@@ -108,57 +115,55 @@ WordPiece::Impl::Impl(TokenizerConfig config, const std::string& where)
   raw_tokens = AddedTokens(raw, normalizer);
   normalized_tokens = AddedTokens(normalized, normalizer);
 
+  byte_class.fill(kFull);
   for (char32_t c = 0; c < 128; ++c) {
     const bool blank = c == '\t' || c == '\n' || c == '\r';
-    ascii_class[c] = is_punctuation(c)                                ? AsciiClass::kPunctuation
-                     : normalizer.clean_text && is_other(c) && !blank ? AsciiClass::kRemoved
-                     : is_whitespace(c)                               ? AsciiClass::kSpace
-                                                                      : AsciiClass::kWord;
+    const bool removed = normalizer.clean_text && is_other(c) && !blank;
+    byte_class[c] = removed ? kFull : is_punctuation(c) ? kPunctuation : is_whitespace(c) ? kSpace : kWord;
+    if (!removed && raw_tokens.has_first(c)) byte_class[c] |= kBeginsToken;
     char32_t lower[2];
     lower_case(c, lower);
     ascii_lower[c] = static_cast<char>(normalizer.lowercase ? lower[0] : c);
   }
 }
 
-// The common case: no added token, characters are bytes. Returns false, with nothing appended, when it does
-// not apply.
+// The common case: no added token, a byte is a character and stays one. Returns false when it does not apply.
 bool WordPiece::Impl::tokenize_ascii(std::string_view text, std::vector<Token>& tokens,
                                      Scratch& scratch) const {
   if (!normalized_tokens.empty()) return false;
-  if (std::any_of(text.begin(), text.end(), [](char x) { return static_cast<uint8_t>(x) >= 128; }))
-    return false;
-  if (raw_tokens.may_occur(text)) return false;
-
-  std::string& word = scratch.word;
-  std::vector<uint32_t>& places = scratch.places;
+  std::string& lower = scratch.word;
   std::vector<Piece>& pieces = scratch.pieces;
-  word.clear();
-  places.clear();
-  const auto flush = [&] {
-    if (word.empty()) return;
+  lower.resize(text.size());
+  size_t word = 0;  // where the word that i is in begins
+  const auto end_word = [&](size_t end) {
+    if (word == end) return;
+    const auto begin = static_cast<int32_t>(word);
     pieces.clear();
-    if (word.size() <= max_word && trie.split(word, pieces)) {
+    if (end - word <= max_word && trie.split({lower.data() + word, end - word}, pieces)) {
       for (const Piece& piece : pieces) {
-        tokens.push_back({piece.id, static_cast<int32_t>(places[piece.begin]),
-                          static_cast<int32_t>(places[piece.end - 1] + 1)});
+        tokens.push_back(
+            {piece.id, begin + static_cast<int32_t>(piece.begin), begin + static_cast<int32_t>(piece.end)});
       }
     } else {
-      tokens.push_back({unk, static_cast<int32_t>(places.front()), static_cast<int32_t>(places.back() + 1)});
+      tokens.push_back({unk, begin, static_cast<int32_t>(end)});
     }
-    word.clear();
-    places.clear();
   };
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<uint8_t>(text[i]);
-    const AsciiClass kind = ascii_class[c];
-    if (kind == AsciiClass::kRemoved) continue;
-    if (kind != AsciiClass::kWord) flush();
-    if (kind == AsciiClass::kSpace) continue;
-    word.push_back(ascii_lower[c]);
-    places.push_back(static_cast<uint32_t>(i));
-    if (kind == AsciiClass::kPunctuation) flush();
+    uint8_t kind = byte_class[c];
+    if ((kind & kBeginsToken) != 0) {
+      if (raw_tokens.begin(text.substr(i))) return false;
+      kind &= static_cast<uint8_t>(~kBeginsToken);
+    }
+    if (kind == kFull) return false;
+    lower[i] = ascii_lower[c];
+    if (kind == kWord) continue;
+    end_word(i);
+    word = i;
+    if (kind == kPunctuation) end_word(i + 1);
+    word = i + 1;
   }
-  flush();
+  end_word(text.size());
   return true;
 }
 
@@ -234,7 +239,9 @@ void WordPiece::Impl::tokenize_unicode(std::string_view text, std::vector<Token>
 
 void WordPiece::Impl::tokenize(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const {
   tokens.clear();
-  if (!tokenize_ascii(text, tokens, scratch)) tokenize_unicode(text, tokens, scratch);
+  if (tokenize_ascii(text, tokens, scratch)) return;
+  tokens.clear();
+  tokenize_unicode(text, tokens, scratch);
 }
 
 Encoding WordPiece::Impl::encode(const TextPair& input, const EncodeOptions& options,

@@ -1,4 +1,4 @@
-// Peer of scripts/bench/tokenizer.py and tests/parity/compare_wordpiece.py: this program's tokenizer on lines
+// Peer of scripts/peers/tokenizer.py and tests/parity/compare_wordpiece.py: this program's tokenizer on lines
 // of standard input, "hex(text)" or "hex(text)\thex(pair)".
 //   tokenizer_bench encode DIRECTORY MAX_LENGTH             one JSON line a text: [ids, token types, offsets]
 //   tokenizer_bench time DIRECTORY MAX_LENGTH THREADS RUNS  seconds of each encode_batch

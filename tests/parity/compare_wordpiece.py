@@ -74,7 +74,7 @@ def main():
     parser.add_argument("texts", choices=["code-points", "mrpc"])
     parser.add_argument("--tokenizer")
     parser.add_argument("files", nargs="*")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
 
     if args.texts == "mrpc":
         return 1 if compare(args.bench, args.tokenizer, list(mrpc(args.files))) else 0
