@@ -23,7 +23,7 @@ std::vector<fs::path> candidates() {
   if (const char* dir = std::getenv("TRAINER_PLUGIN_DIR")) return {fs::path(dir) / kLibrary};
   std::error_code ignored;
   const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  return {bin / kLibrary, bin.parent_path() / "plugins" / kLibrary, bin.parent_path() / "lib" / kLibrary};
+  return {bin / kLibrary, bin.parent_path() / "lib" / kLibrary};
 }
 
 void* open_library() {

@@ -1,8 +1,10 @@
 // Joining the ranks of a job: store, roll-call, backends, and the collectives on top.
 #include <ATen/Functions.h>
+#include <c10/util/Logging.h>
 
 #include <cstdlib>
 #include <future>
+#include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -24,6 +26,15 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 std::chrono::milliseconds to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+// c10d logs every failed try with a backtrace, between lines of ours; our errors say it once. TORCH_CPP_LOG_LEVEL
+// brings the lines back.
+void quiet_c10d() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;  // fatal
+  });
 }
 
 StorePtr connect_store(const World& world, const Waiting& who, bool agent_hosts_store) {
@@ -99,7 +110,9 @@ class C10dCommunicator : public Communicator {
   ~C10dCommunicator() override {
     std::promise<void> done;
     auto finished = done.get_future();
-    std::thread([group = std::move(group_), done = std::move(done)]() mutable {
+    std::thread([group = std::move(group_), done = std::move(done),
+                 failed = std::uncaught_exceptions() > 0]() mutable {
+      failed ? group->abort() : group->shutdown();  // NCCL's; Gloo has neither
       group.reset();
       done.set_value();
     }).detach();
@@ -163,6 +176,7 @@ class C10dCommunicator : public Communicator {
 std::unique_ptr<Communicator> join(const Job& job, bool agent_hosts_store) {
   const World& world = job.world;
   if (world.size == 1) return make_single_process();
+  quiet_c10d();
   const Waiting who{world.rank, world.size, job.spec.parallel.timeout_s};
   const StorePtr store = connect_store(world, who, agent_hosts_store);
   roll_call(*store, world, who);

@@ -147,7 +147,7 @@ class ReducedGradients : public GradientSync {
 
   void before_forward(bool last) override {
     if (!last) return;
-    collective(who_, "rebuilding gradient buckets", [&] {
+    collective(who_, "agreeing on gradient buckets", [&] {
       reducer_->rebuild_buckets();
       reducer_->prepare_for_forward();
     });

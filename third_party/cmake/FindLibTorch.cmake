@@ -58,6 +58,11 @@ if(LibTorch_FOUND AND NOT TRAINER_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER AND LIBTORCH_CUDA_LIBRARY AND LIBTORCH_C10_CUDA_LIBRARY AND NCCL_INCLUDE_DIR)
     set(TRAINER_CUDA_FOUND ON)
+    find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS "${_site_packages}/nvidia/nccl/lib")
+    add_library(LibTorch::cuda INTERFACE IMPORTED)
+    target_include_directories(LibTorch::cuda SYSTEM INTERFACE "${NCCL_INCLUDE_DIR}")
+    target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu "${LIBTORCH_CUDA_LIBRARY}"
+      "${LIBTORCH_C10_CUDA_LIBRARY}" "${NCCL_LIBRARY}" CUDA::cudart) # of find_package(CUDAToolkit)
   elseif(TRAINER_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TRAINER_CUDA=ON, but not all of it was found: nvcc '${CMAKE_CUDA_COMPILER}', torch_cuda "
       "'${LIBTORCH_CUDA_LIBRARY}', nccl.h '${NCCL_INCLUDE_DIR}'; run scripts/setup.sh, or set CUDACXX and "

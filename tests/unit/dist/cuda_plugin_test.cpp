@@ -1,0 +1,54 @@
+#include "dist/cuda_plugin.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace fs = std::filesystem;
+using trainer::DistributedError;
+using trainer::dist::load_cuda_plugin;
+
+namespace {
+
+std::string error_of_loading() {
+  try {
+    load_cuda_plugin();
+    return "";
+  } catch (const DistributedError& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+// In this order: a library that is loaded stays so.
+TEST_CASE(
+    "the CUDA plugin says where it was looked for, why it does not load, and loads where it was built") {
+  const fs::path dir = fs::temp_directory_path() / ("trainer_plugin_test_" + std::to_string(::getpid()));
+  fs::create_directories(dir);
+  const std::string path = (dir / "libtrainer_cuda.so").string();
+  ::setenv("TRAINER_PLUGIN_DIR", dir.c_str(), 1);
+  CHECK(error_of_loading() == "the job runs on CUDA, but there is no CUDA plugin (" + path +
+                                  "); build with -DTRAINER_CUDA=ON where nvcc, NCCL and LibTorch's CUDA "
+                                  "libraries are (scripts/setup.sh gets "
+                                  "them), set TRAINER_PLUGIN_DIR to its folder, or set hardware.device: cpu");
+  std::ofstream(path) << "not a library";
+  CHECK(error_of_loading() ==
+        "the CUDA plugin does not load: " + path +
+            ": file too short; it needs the libraries of the LibTorch it was built with");
+  fs::remove_all(dir);
+  ::unsetenv("TRAINER_PLUGIN_DIR");
+
+  const fs::path built =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/libtrainer_cuda.so";
+  if (fs::exists(built)) {
+    CHECK(error_of_loading().empty());
+  } else {
+    CHECK(error_of_loading().find(built.string()) != std::string::npos);
+  }
+}
