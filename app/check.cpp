@@ -30,7 +30,6 @@ int check(const TorchCommand& command) {
     data::open_text_classification(job, job.spec.data.validation, tokenizer);
   }
   log_info("{}", describe(job, estimate(job, size), size));
-  for (const std::string& warning : job.warnings) log_warning("{}", warning);
   return 0;
 }
 

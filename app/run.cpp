@@ -1,5 +1,6 @@
 // trainer run: an agent that spawns this program again as workers, or one of those workers.
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,6 +81,7 @@ void add_run(CLI::App& cli, std::function<int()>& command) {
     command = [options] {
       const std::optional<World> world = world_from_environment();
       if (!world) return run_as_agent(*options);
+      ::unsetenv("TRAINER_WORKER");  // programs that this worker starts are no workers
       return run_torch_command({"worker", options->job_path, options->overrides, *world});
     };
   });

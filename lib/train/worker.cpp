@@ -37,7 +37,8 @@ c10::Device use_device(const Job& job) {
   dist::load_cuda_plugin();
   at::globalContext().setAllowTF32CuBLAS(job.spec.train.tf32);
   at::globalContext().setAllowTF32CuDNN(job.spec.train.tf32);
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.world.local_rank)};
+  // Modulo: a scheduler may show each task only its own GPUs.
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.world.local_rank % hardware::cuda_device_count())};
 }
 
 // Decayed parameters and those spared, in the model's order.
@@ -76,7 +77,6 @@ int64_t count_steps(const spec::Train& train, const data::Loader& loader) {
 void print_header(const Job& job, const model::LoadReport& report, int64_t num_samples) {
   const DataSize size{num_samples, 0};
   log_info("{}", describe(job, estimate(job, size), size));
-  for (const std::string& warning : job.warnings) log_warning("{}", warning);
   const auto list = [](const char* what, const std::vector<std::string>& names) {
     if (!names.empty()) log_info("{} ({}): {}", what, names.size(), fmt::join(names, ", "));
   };
