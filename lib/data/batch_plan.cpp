@@ -4,8 +4,6 @@
 #include <numeric>
 #include <optional>
 
-#include "core/error.h"
-
 namespace trainer::data {
 namespace {
 
@@ -72,12 +70,6 @@ BatchPlan::BatchPlan(const Sampler& order, int64_t begin, const BatchOptions& op
   ShardFiller filler(options_);
   for (int64_t i = begin_; i < order_.size(); ++i) {
     const int64_t tokens = cost_(order_[i]);
-    if (tokens > options_.batch_tokens) {
-      fail<DataError>(
-          "sample {}: {} tokens, expected at most train.batch_tokens ({})\n"
-          "hint: raise train.batch_tokens or lower data.max_length",
-          order_[i], tokens, options_.batch_tokens);
-    }
     if (i == begin_ || !filler.add(tokens)) {
       starts_.push_back(i);
       filler = ShardFiller(options_);

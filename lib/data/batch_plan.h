@@ -25,11 +25,11 @@ struct BatchOptions {
 // slowest, so costs should be even. By sample count, numbers of samples in shards differ by at most one.
 class BatchPlan {
  public:
-  // Tokens of a sample, or anything proportional; when batch_tokens > 0 it must be exact.
+  // Tokens of a sample, or anything proportional; when batch_tokens > 0 it must be exact, and at most that.
   using Cost = std::function<int64_t(int64_t sample)>;
 
   // Plans positions begin .. n-1 of the order: an epoch resumes wherever it was left, with any number of
-  // shards. With batch_tokens, visits every sample once; throws DataError if one alone has more.
+  // shards. With batch_tokens, visits every sample once.
   BatchPlan(const Sampler& order, int64_t begin, const BatchOptions& options, Cost cost);
 
   int64_t num_steps() const { return num_steps_; }

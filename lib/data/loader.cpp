@@ -2,7 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "core/clock.h"
+#include "core/error.h"
 
 namespace trainer::data {
 
@@ -23,8 +26,10 @@ LoaderOptions LoaderOptions::for_training(const Job& job) {
 LoaderOptions LoaderOptions::for_evaluation(const Job& job) {
   const spec::Evaluation& evaluation = job.spec.evaluation;
   LoaderOptions options = for_training(job);
-  if (evaluation.batch_size > 0) options.batch.batch_size = evaluation.batch_size;
-  options.batch.batch_tokens = 0;
+  if (evaluation.batch_size > 0) {
+    options.batch.batch_size = evaluation.batch_size;
+    options.batch.batch_tokens = 0;
+  }
   options.batch.accumulation = 1;
   options.shuffle = false;
   return options;
@@ -32,7 +37,15 @@ LoaderOptions LoaderOptions::for_evaluation(const Job& job) {
 
 Loader::Loader(std::shared_ptr<const TextClassification> dataset, const LoaderOptions& options)
     : dataset_(std::move(dataset)), options_(options) {
-  if (options_.batch.batch_tokens > 0) lengths_ = dataset_->lengths(at::get_num_threads());
+  const int64_t budget = options_.batch.batch_tokens;
+  if (budget == 0) return;
+  lengths_ = dataset_->lengths(at::get_num_threads());
+  const auto longest = std::max_element(lengths_.begin(), lengths_.end());
+  if (*longest > budget) {
+    fail<DataError>(
+        "{}: {} tokens, expected at most {} (train.batch_tokens)\nhint: raise it, or lower data.max_length",
+        dataset_->where(longest - lengths_.begin()), *longest, budget);
+  }
 }
 
 BatchPlan Loader::plan(int64_t epoch, int64_t position) const {

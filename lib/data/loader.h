@@ -22,7 +22,7 @@ struct LoaderOptions {
   bool pin_memory = false;
 
   static LoaderOptions for_training(const Job& job);
-  // One micro-batch a step, in the file's order.
+  // One micro-batch a step, in the file's order; of evaluation.batch_size samples, else as in training.
   static LoaderOptions for_evaluation(const Job& job);
 };
 
@@ -42,6 +42,8 @@ struct MicroBatch {
 // the same plan.
 class Loader {
  public:
+  // By tokens, tokenizes the whole dataset; throws DataError naming a sample that is larger than
+  // batch_tokens.
   Loader(std::shared_ptr<const TextClassification> dataset, const LoaderOptions& options);
 
   // The first step of what next() gives begins at this sample of this epoch's order.

@@ -49,8 +49,7 @@ void TextClassification::check_rows() {
     try {
       labels_.read(file_.cell(row, *label_, scratch), values);
     } catch (const DataError& error) {
-      fail<DataError>("{}:{}: {}: {}", file_.path(), file_.line(row),
-                      file_.columns()[static_cast<size_t>(*label_)], error.what());
+      fail<DataError>("{}: {}: {}", where(row), file_.columns()[static_cast<size_t>(*label_)], error.what());
     }
   }
 }

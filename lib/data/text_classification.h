@@ -1,10 +1,13 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +33,8 @@ class TextClassification {
   ~TextClassification();
 
   int64_t size() const { return file_.num_rows(); }
+  // Where a sample is, for messages: file:line.
+  std::string where(int64_t sample) const { return fmt::format("{}:{}", file_.path(), file_.line(sample)); }
   // Hash of the file's bytes: a resumed run must see the same data.
   uint64_t fingerprint() const;
   // Bytes of a sample's texts: known without tokenizing, nearly proportional to its tokens.

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "core/error.h"
 #include "data/hash.h"
 
 using namespace trainer::data;
@@ -148,12 +147,4 @@ TEST_CASE("shards of a step have nearly the same cost") {
   }
   CHECK(dealt < 1.01 * mean);
   CHECK(worst > 1.05 * mean);
-}
-
-TEST_CASE("a sample larger than the token budget is named") {
-  const BatchOptions options = {16, 10, 1, 1};
-  CHECK_THROWS_MATCHES(
-      BatchPlan(Sampler(3, 1, 0, false), 0, options, [](int64_t i) { return 9 + i; }), trainer::DataError,
-      Catch::Matchers::Message("sample 2: 11 tokens, expected at most train.batch_tokens (10)\n"
-                               "hint: raise train.batch_tokens or lower data.max_length"));
 }

@@ -196,4 +196,18 @@ TEST_CASE("a loader's options are the job's") {
   CHECK(evaluation.batch.batch_tokens == 0);
   CHECK(evaluation.batch.num_shards() == 2);
   CHECK_FALSE(evaluation.shuffle);
+  job.spec.evaluation.batch_size = 0;
+  CHECK(LoaderOptions::for_evaluation(job).batch.batch_size == 8);
+  CHECK(LoaderOptions::for_evaluation(job).batch.batch_tokens == 100);
+}
+
+TEST_CASE("a sample larger than the token budget is named") {
+  const TemporaryDirectory dir;
+  const auto data = dataset(dir, 5);  // of 4, 11, 18, 25 and 9 tokens
+  LoaderOptions options;
+  options.batch.batch_tokens = 24;
+  CHECK_THROWS_MATCHES(Loader(data, options), trainer::DataError,
+                       Catch::Matchers::Message((dir.path / "x.tsv").string() +
+                                                ":5: 25 tokens, expected at most 24 (train.batch_tokens)\n"
+                                                "hint: raise it, or lower data.max_length"));
 }
