@@ -5,10 +5,12 @@
 
 Paraphrases are one verse in two translations: Young's Literal (1898), whose wording is its own, beside King James (1769)
 or American Standard (1901). The others are different verses that share many words. Verses are in one pair only, and so
-never in both files. Writes train.tsv (3668 pairs), dev.tsv (408) and SOURCE, the same bytes each time; files that it did
-not make (no SOURCE of its own beside them) are left alone.
+never in both files. Writes train.tsv (3668 pairs), dev.tsv (408) and SOURCE, the same bytes each time; data that it did
+not make (SOURCE holds the checksums of what it made) are left alone.
 """
 
+import hashlib
+import os
 import pathlib
 import random
 import re
@@ -46,6 +48,10 @@ def overlap(a, b):
     """Jaccard index of the words of two texts."""
     a, b = words(a), words(b)
     return len(a & b) / len(a | b)
+
+
+def checksum(contents):
+    return hashlib.sha256(contents).hexdigest()
 
 
 def accuracy_and_f1(overlaps, labels, threshold):
@@ -121,17 +127,22 @@ def main():
         sys.exit(__doc__)
     out = pathlib.Path(sys.argv[1])
     source = out / "SOURCE"
-    names = [f"{name}.tsv" for name in SIZES]
-    is_ours = source.exists() and source.read_text(encoding="utf-8").startswith(MARK)
-    if not is_ours and any((out / name).exists() for name in names):
-        print(f"{out}: holds files that are not a stand-in; left alone")
-        return
+    made = source.read_text(encoding="utf-8") if source.exists() else ""
+    for name in SIZES:
+        path = out / f"{name}.tsv"
+        if path.exists() and checksum(path.read_bytes()) not in made:
+            print(f"{path}: not made here; left alone")
+            return
     files = dict(make_pairs(random.Random(SEED)))
     threshold, accuracy, f1 = baseline(files["train"], files["dev"])
+    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+    contents = {}
+    for name, rows in files.items():
+        lines = ["\t".join(map(str, row)) for row in (header, *rows)]
+        contents[f"{name}.tsv"] = ("\ufeff" + "\n".join(lines) + "\n").encode()
+    sums = "\n".join(f"{checksum(text)}  {name}" for name, text in contents.items())
     out.mkdir(parents=True, exist_ok=True)
-    # SOURCE first: a run that is interrupted can be repeated.
-    source.write_text(
-        f"""{MARK}
+    contents["SOURCE"] = f"""{MARK}
 
 Pairs of verses from Young's Literal Translation (1898) and either the King James Version (1769) or the American
 Standard Version (1901); all three are in the public domain. The texts are those of the PyPI packages
@@ -140,13 +151,15 @@ when they are different verses that share many words.
 
 Word-overlap baseline (1 when the Jaccard index of the two sets of words is >= {threshold:.3f}, the best threshold on
 train): dev accuracy {accuracy:.4f}, F1 {f1:.4f}. Always 1: accuracy {SIZES["dev"][0] / sum(SIZES["dev"]):.4f}.
-""",
-        encoding="utf-8",
-    )
-    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
-    for name, rows in files.items():
-        lines = ["\t".join(map(str, row)) for row in (header, *rows)]
-        (out / f"{name}.tsv").write_text("\ufeff" + "\n".join(lines) + "\n", encoding="utf-8")
+
+Delete this file when you put other data here.
+{sums}
+""".encode()
+    # SOURCE first, and each file whole: a run that is interrupted can be repeated.
+    for name, text in reversed(contents.items()):
+        temporary = out / f"{name}.tmp"
+        temporary.write_bytes(text)
+        os.replace(temporary, out / name)
     print(f"{out}: {sum(map(sum, SIZES.values()))} pairs; word-overlap baseline: accuracy {accuracy:.4f}, F1 {f1:.4f}")
 
 
