@@ -1,38 +1,243 @@
 #include "kernels/ops.h"
 
+#include <ATen/Parallel.h>
 #include <torch/torch.h>
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <numeric>
 
-using namespace trainer;
+#include "kernels/composed.h"
 
-static std::vector<int32_t> seqlens_of_test() {
-  return {1, 7, 33, 16, 53};
-}
-static int64_t sum(const std::vector<int32_t>& lengths) {
+// The fused CPU operations against their compositions of ATen operations in fp64: forward and every gradient.
+// The binary runs once for every instruction set (TRAINER_CPU_ISA).
+
+using namespace trainer;
+using at::Tensor;
+using kernels::Dropout;
+
+namespace {
+
+const std::vector<int32_t> kLengths{1, 7, 33, 300, 16, 53, 129, 2};
+
+int64_t total(const std::vector<int32_t>& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
 }
-static at::Tensor cu_seqlens_of(const std::vector<int32_t>& lengths) {
-  std::vector<int32_t> starts{0};
-  for (const int32_t length : lengths) starts.push_back(starts.back() + length);
-  return at::tensor(starts, at::kInt);
+
+Tensor starts(const std::vector<int32_t>& lengths) {
+  std::vector<int32_t> result{0};
+  for (const int32_t length : lengths) result.push_back(result.back() + length);
+  return at::tensor(result, at::kInt);
+}
+
+Dropout dropout_of(int64_t rows, double p) {
+  return {p, at::randint(int64_t{1} << 62, {rows}, at::kLong), 7};
+}
+
+// Outputs and the gradients of a random weighting (exact in bf16) of them, of `f` at `inputs` rounded to
+// their dtypes, computed in `compute` (undefined: as they are).
+std::vector<Tensor> evaluate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+                             const std::vector<Tensor>& inputs, bool in_double) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& input : inputs) {
+    leaves.push_back((in_double ? input.to(at::kDouble) : input.clone()).detach().requires_grad_(true));
+  }
+  const auto outputs = f(leaves);
+  torch::manual_seed(99);
+  Tensor loss = at::zeros({}, at::kDouble);
+  std::vector<Tensor> result;
+  for (const Tensor& output : outputs) {
+    loss = loss +
+           (output.to(at::kDouble) * torch::randn(output.sizes()).to(at::kBFloat16).to(at::kDouble)).sum();
+    result.push_back(output.detach().to(at::kDouble));
+  }
+  loss.backward();
+  for (const Tensor& leaf : leaves) result.push_back(leaf.grad().to(at::kDouble));
+  return result;
+}
+
+// Largest difference, each over its expected absolute value plus the root mean square of all.
+double relative_error(const Tensor& got, const Tensor& expected) {
+  REQUIRE(got.sizes() == expected.sizes());
+  return ((got - expected).abs() / (expected.abs() + expected.pow(2).mean().sqrt())).max().item<double>();
+}
+
+using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+// `fused` at inputs against `composed` in fp64. The rounding of inputs is common to both. What remains is a
+// few hundred roundings of sums in fp32, which grow as their square root: sqrt(1536) * 2^-24 = 2e-6, some
+// sigmas of it; and in bf16 the rounding of results and of what is kept between (2^-9 each), a few of them.
+void check(const Function& fused, const Function& composed, const std::vector<Tensor>& inputs, bool bf16) {
+  const auto got = evaluate(fused, inputs, false), expected = evaluate(composed, inputs, true);
+  REQUIRE(got.size() == expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i, bf16);
+    CHECK(relative_error(got[i], expected[i]) < (bf16 ? 8 * 0x1p-9 : 1e-5));
+  }
+}
+
+Tensor random(at::IntArrayRef sizes, bool bf16) {
+  return torch::randn(sizes).to(bf16 ? at::kBFloat16 : at::kFloat);
+}
+
+std::vector<Tensor> pair_to_vector(const std::pair<Tensor, Tensor>& pair) {
+  return {pair.first, pair.second};
+}
+
+}  // namespace
+
+TEST_CASE("Linear layers, with and without GELU, equal the composition in fp64, forward and backward") {
+  torch::manual_seed(1);
+  for (const bool bf16 : {false, true}) {
+    for (const bool gelu : {false, true}) {
+      for (const auto& [n, in, out] :
+           {std::array{37, 384, 96}, {850, 96, 130}, {1, 34, 2}, {5, 2, 6}, {13, 70, 50}}) {
+        CAPTURE(gelu, n, in, out);
+        const auto f = [gelu](auto op) {
+          return [gelu, op](const std::vector<Tensor>& v) { return std::vector{op(v[0], v[1], v[2], gelu)}; };
+        };
+        check(f(kernels::linear), f(kernels::composed::linear),
+              {random({n, in}, bf16), random({out, in}, false) / std::sqrt(in), random({out}, false)}, bf16);
+      }
+    }
+  }
+  CHECK(
+      kernels::linear(torch::randn({3, 5}, at::kBFloat16), torch::randn({7, 5}), torch::randn({7})).size(1) ==
+      7);
+}
+
+TEST_CASE(
+    "Dropout, residual and layer norm in one pass equal the composition in fp64, forward and backward") {
+  torch::manual_seed(2);
+  for (const bool bf16 : {false, true}) {
+    for (const double p : {0.0, 0.1, 0.5}) {
+      for (const auto& [n, c] : {std::array{70, 384}, {33, 100}, {1, 17}, {3, 3}}) {
+        CAPTURE(p, n, c);
+        const Dropout dropout = dropout_of(n, p);
+        const auto f = [&dropout](auto op) {
+          return [&dropout, op](const std::vector<Tensor>& v) {
+            return pair_to_vector(op(v[0], v[1], v[2], v[3], 1e-5, dropout));
+          };
+        };
+        check(f(kernels::dropout_add_layer_norm), f(kernels::composed::dropout_add_layer_norm),
+              {random({n, c}, bf16), random({n, c}, false), random({c}, false), random({c}, false)}, bf16);
+      }
+    }
+  }
+}
+
+TEST_CASE("Attention over ragged sequences equals the composition in fp64, forward and backward") {
+  torch::manual_seed(3);
+  for (const bool bf16 : {false, true}) {
+    for (const double p : {0.0, 0.2}) {
+      for (const auto& [heads, dim] : {std::array{2, 32}, {3, 16}, {1, 64}, {2, 80}, {2, 10}}) {
+        CAPTURE(p, heads, dim);
+        const int64_t n = total(kLengths);
+        const Dropout dropout = dropout_of(n, p);
+        const auto f = [&, heads = heads](auto op) {
+          return [&dropout, heads, op](const std::vector<Tensor>& v) {
+            return std::vector{op(v[0], starts(kLengths), kLengths, heads, dropout)};
+          };
+        };
+        check(f(kernels::varlen_attention), f(kernels::composed::varlen_attention),
+              {random({n, 3 * heads * dim}, bf16)}, bf16);
+      }
+    }
+  }
 }
 
 TEST_CASE("Attention without dropout equals scaled_dot_product_attention of each sequence") {
-  torch::manual_seed(1);
-  const auto seqlens = seqlens_of_test();
-  const int64_t heads = 3, dim = 16, tokens = sum(seqlens);
-  const at::Tensor qkv = torch::randn({tokens, 3 * heads * dim});
-  const at::Tensor y = kernels::varlen_attention(qkv, cu_seqlens_of(seqlens), seqlens, heads, {});
-  REQUIRE(y.sizes() == at::IntArrayRef({tokens, heads * dim}));
+  torch::manual_seed(4);
+  const int64_t heads = 3, dim = 16, n = total(kLengths);
+  const Tensor qkv = torch::randn({n, 3 * heads * dim});
+  const Tensor y = kernels::varlen_attention(qkv, starts(kLengths), kLengths, heads, {});
   int64_t start = 0;
-  for (const int64_t length : seqlens) {
+  for (const int64_t length : kLengths) {
     const auto parts =
         qkv.narrow(0, start, length).view({length, 3, heads, dim}).permute({1, 2, 0, 3}).unbind(0);
-    const at::Tensor expected = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+    const Tensor expected = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
     CHECK(torch::allclose(y.narrow(0, start, length).view({length, heads, dim}).transpose(0, 1), expected,
                           1e-5, 1e-6));
     start += length;
   }
+}
+
+TEST_CASE(
+    "A row's dropout mask depends on its key alone, and is the same in fp32, bf16, forward and backward") {
+  torch::manual_seed(5);
+  const int64_t n = 40, c = 300;
+  const Dropout dropout = dropout_of(n, 0.3);
+  const Tensor x = torch::ones({n, c}).requires_grad_(true);
+  const Tensor y = kernels::dropout(x, dropout);
+  y.sum().backward();
+  CHECK(at::equal(y, x.grad()));
+  CHECK(at::equal(y, kernels::composed::dropout(x, dropout)));
+  CHECK(at::equal(y == 0, kernels::dropout(x.to(at::kBFloat16), dropout) == 0));
+  const Dropout tail{0.3, dropout.row_keys.narrow(0, 25, 10), 7};
+  CHECK(at::equal(y.narrow(0, 25, 10), kernels::dropout(x.narrow(0, 25, 10), tail)));
+  CHECK_FALSE(at::equal(y, kernels::dropout(x, {0.3, dropout.row_keys, 8})));
+  const double keep = 1 - std::round(0.3 * 65536) / 65536, kept = (y != 0).sum().item<double>();
+  CHECK(std::abs(kept - n * c * keep) < 5 * std::sqrt(n * c * keep * (1 - keep)));
+
+  // Attention of a sequence is the same alone and in a batch.
+  const Tensor qkv = torch::randn({n, 96});
+  const Tensor batch = kernels::varlen_attention(qkv, starts({25, 10, 5}), {25, 10, 5}, 2, dropout);
+  CHECK(at::equal(batch.narrow(0, 25, 10),
+                  kernels::varlen_attention(qkv.narrow(0, 25, 10), starts({10}), {10}, 2, tail)));
+}
+
+TEST_CASE("Results are the same bits for one and for two threads") {
+  torch::manual_seed(6);
+  const int64_t n = total(kLengths), c = 64;
+  const Dropout dropout = dropout_of(n, 0.1);
+  const std::vector<Tensor> inputs{random({n, c}, false), random({3 * c, c}, false), random({3 * c}, false),
+                                   random({c}, false), random({c}, false)};
+  const Function layer = [&](const std::vector<Tensor>& v) {
+    const Tensor qkv = kernels::linear(v[0], v[1], v[2]);
+    const Tensor attended = kernels::varlen_attention(qkv, starts(kLengths), kLengths, 2, dropout);
+    return pair_to_vector(kernels::dropout_add_layer_norm(attended, v[0], v[3], v[4], 1e-12, dropout));
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = evaluate(layer, inputs, false);
+  at::set_num_threads(2);
+  const auto two = evaluate(layer, inputs, false);
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < one.size(); ++i) CHECK(at::equal(one[i], two[i]));
+}
+
+TEST_CASE("Empty batches give empty results and zero gradients") {
+  const Dropout dropout{0.1, at::empty({0}, at::kLong), 1};
+  const Tensor weight = torch::randn({12, 4}).requires_grad_(true),
+               bias = torch::randn({12}).requires_grad_(true);
+  const Tensor gamma = torch::ones({4}).requires_grad_(true), beta = torch::zeros({4}).requires_grad_(true);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const Tensor x = torch::zeros({0, 4}, dtype).requires_grad_(true);
+    const Tensor y =
+        kernels::varlen_attention(kernels::linear(x, weight, bias, true), starts({}), {}, 2, dropout);
+    const auto [z, copy] = kernels::dropout_add_layer_norm(kernels::dropout(y, dropout), torch::zeros({0, 4}),
+                                                           gamma, beta, 1e-12, dropout);
+    REQUIRE(z.sizes() == at::IntArrayRef({0, 4}));
+    REQUIRE(copy.scalar_type() == dtype);
+    (z.sum() + copy.sum()).backward();
+    CHECK(weight.grad().abs().sum().item<double>() == 0);
+    CHECK(gamma.grad().abs().sum().item<double>() == 0);
+    CHECK(x.grad().sizes() == x.sizes());
+  }
+}
+
+TEST_CASE("Views that are not dense, inputs without gradients and no-grad mode work") {
+  torch::manual_seed(7);
+  const Tensor wide = torch::randn({10, 200}), qkv = wide.narrow(1, 30, 96);
+  const Tensor expected = kernels::varlen_attention(qkv.contiguous(), starts({4, 6}), {4, 6}, 2, {});
+  CHECK(at::equal(kernels::varlen_attention(qkv, starts({4, 6}), {4, 6}, 2, {}), expected));
+  const Tensor weight = torch::randn({8, 10}), bias = torch::randn({8});
+  const Tensor y = kernels::linear(wide.t().narrow(0, 0, 4), weight, bias);
+  CHECK(torch::allclose(y, at::linear(wide.t().narrow(0, 0, 4), weight, bias), 1e-5, 1e-5));
+  CHECK_FALSE(y.requires_grad());
+  const Tensor trained = weight.clone().requires_grad_(true);
+  kernels::linear(wide.narrow(1, 0, 10), trained, bias).sum().backward();
+  CHECK(torch::allclose(trained.grad(), wide.narrow(1, 0, 10).sum(0).expand({8, 10}), 1e-5, 1e-5));
+  const at::NoGradGuard no_grad;
+  CHECK_FALSE(kernels::linear(wide.narrow(1, 0, 10), trained, bias).requires_grad());
 }

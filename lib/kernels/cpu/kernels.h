@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstdint>
+
+// The CPU kernels' interface: plain pointers and a table of functions, one table an instruction set. Callers
+// split the work over threads; every output element is computed by one call in a fixed order, so results
+// don't depend on how.
+
+namespace trainer::kernels {
+
+struct Bf16 {
+  uint16_t bits;
+};
+
+struct DropoutParams {
+  uint32_t threshold = 0;  // 0: off (philox.h)
+  float scale = 1;
+  uint32_t site = 0;
+  const int64_t* row_keys = nullptr;
+};
+
+// layer_norm(dropout(x) + residual) of rows of `columns`; T is x's type.
+template <class T>
+struct LayerNormParams {
+  int64_t columns;
+  const T* x;
+  const float* residual;
+  const float *weight, *bias;
+  float eps;
+  DropoutParams dropout;
+  float *mean, *rstd;  // [rows]; forward writes, backward reads
+  float* y;            // forward
+  T* y_copy;           // forward; null when T is float
+  const float* dy;     // backward: either gradient may be null
+  const T* dy_copy;
+  T* dx;
+  float* dresidual;
+};
+
+// C = A B for packed operands. A row-major [m, k] of T, or packed strips; B packed panels.
+template <class T>
+struct GemmParams {
+  int64_t m, n, k;
+  const T* a;             // row-major, leading dimension k; or
+  const float* a_strips;  // packed strips
+  const float* b_panels;
+  const float* bias;  // [n], or null
+  T* c;               // [m, n] in T; or
+  float* c_float;     // [m, n] in fp32, never with bias or gelu
+  T* gelu;            // gelu(c), or null
+};
+
+template <class T>
+struct AttentionParams {
+  int64_t num_heads, head_dim;
+  const T* qkv;  // [N, 3 C]
+  int64_t qkv_stride;
+  DropoutParams dropout;
+  T* out;         // [N, C]; forward
+  float* lse;     // [N, H]: log of the sum of exponentials; forward writes, backward reads
+  const T* dout;  // [N, C]; backward
+  T* dqkv;        // [N, 3 C], dense
+};
+
+// For x, activations and gradients of type T. Weights are fp32.
+template <class T>
+struct TypedKernels {
+  void (*layer_norm_forward)(const LayerNormParams<T>&, int64_t first_row, int64_t last_row);
+  // Writes sums over these rows of the gradients of weight and bias to dweight and dbias ([columns] each).
+  void (*layer_norm_backward)(const LayerNormParams<T>&, int64_t first_row, int64_t last_row, float* dweight,
+                              float* dbias);
+  void (*dropout)(const T* x, T* y, int64_t columns, const DropoutParams&, int64_t first_row,
+                  int64_t last_row);
+  // dx = dy gelu'(x), over n elements.
+  void (*gelu_backward)(const T* x, const T* dy, T* dx, int64_t n);
+
+  // Packs columns [panel * panel_columns, ...) of B [k, n]; a panel takes panel_columns * steps(k) floats.
+  void (*pack_weight)(const float* weight, int64_t k, int64_t n, int64_t panel, float* out);  // B = weight
+  void (*pack_weight_transposed)(const float* weight, int64_t k, int64_t n, int64_t panel,
+                                 float* out);                                             // weight [n, k]
+  void (*pack_activations)(const T* x, int64_t k, int64_t n, int64_t panel, float* out);  // B = x
+  // Packs rows [strip * strip_rows, ...) of A = g^T, g [k, m]; a strip takes strip_rows * steps(k) floats.
+  // Adds to column_sums [m] the sums of g's columns.
+  void (*pack_strip)(const T* g, int64_t k, int64_t m, int64_t strip, float* out, float* column_sums);
+  // Rows of strips [first_strip, last_strip) times columns of panels [first_panel, last_panel).
+  void (*gemm)(const GemmParams<T>&, int64_t first_strip, int64_t last_strip, int64_t first_panel,
+               int64_t last_panel);
+  int64_t steps_of_two;  // 1: two consecutive k are a step of one 32-bit lane (bf16 dot products); 0: one is
+
+  // One head of the sequence of rows [start, start + length). `scratch`: attention_scratch(length, head_dim)
+  // floats.
+  void (*attention_forward)(const AttentionParams<T>&, int64_t start, int64_t length, int64_t head,
+                            float* scratch);
+  void (*attention_backward)(const AttentionParams<T>&, int64_t start, int64_t length, int64_t head,
+                             float* scratch);
+
+  int64_t steps(int64_t k) const { return steps_of_two ? (k + 1) / 2 : k; }
+};
+
+struct CpuKernels {
+  const char* isa;
+  int64_t panel_columns, strip_rows;
+  int64_t (*attention_scratch)(int64_t length, int64_t head_dim);
+  TypedKernels<float> f32;
+  TypedKernels<Bf16> bf16;
+
+  template <class T>
+  const TypedKernels<T>& of() const {
+    if constexpr (sizeof(T) == 4) {
+      return f32;
+    } else {
+      return bf16;
+    }
+  }
+};
+
+// The table of this name, the best of this CPU when it is null or empty. Throws SpecError when this CPU lacks
+// it.
+const CpuKernels& select_kernels(const char* isa);
+// That of the environment's TRAINER_CPU_ISA (baseline, avx2, avx512 or avx512_bf16), chosen at the first
+// call.
+const CpuKernels& cpu_kernels();
+
+}  // namespace trainer::kernels

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/ops.h"
+
+// The operations of ops.h by the CPU kernels: autograd functions for fp32 and bf16 tensors on the CPU, over
+// the tables of cpu/kernels.h.
+
+namespace trainer::kernels::fused {
+
+std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                         const at::Tensor& weight, const at::Tensor& bias,
+                                                         double eps, const Dropout& dropout);
+at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
+// bf16: C_in and C_out must be even.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool gelu);
+at::Tensor varlen_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,
+                            const Dropout& dropout);
+
+}  // namespace trainer::kernels::fused

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/ops.h"
+#include "kernels/philox.h"
+
+// What the CPU operations share: threads, scratch memory, and tensors as the kernels' pointers.
+
+namespace trainer::kernels {
+
+// Calls body(i) for i in [0, n) on ATen's threads; each takes the next one when it is free. What body(i)
+// computes must not depend on the thread.
+template <class Body>
+void parallel_items(int64_t n, const Body& body) {
+  const int64_t threads = std::min<int64_t>(at::in_parallel_region() ? 1 : at::get_num_threads(), n);
+  if (threads <= 1) {
+    for (int64_t i = 0; i < n; ++i) body(i);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    for (int64_t i = next++; i < n; i = next++) body(i);
+  });
+}
+
+// Memory of this thread for `n` floats, kept for the next call: allocating megabytes anew costs page faults.
+// Valid until the next call with the same slot.
+inline float* scratch(int slot, int64_t n) {
+  struct Buffer {
+    std::unique_ptr<float, decltype(&std::free)> data{nullptr, &std::free};
+    int64_t size = 0;
+  };
+  thread_local Buffer buffers[3];
+  Buffer& buffer = buffers[slot];
+  if (buffer.size < n) {
+    buffer.size = n + n / 4;
+    const auto bytes = (static_cast<size_t>(buffer.size) * sizeof(float) + 63) / 64 * 64;
+    buffer.data.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    TORCH_CHECK_WITH(OutOfMemoryError, buffer.data != nullptr, "cannot allocate ", bytes, " bytes");
+  }
+  return buffer.data.get();
+}
+enum ScratchSlot { kPanels, kStrips, kHead };
+
+// With dense row_keys.
+inline DropoutParams dropout_params(const Dropout& dropout) {
+  if (dropout.p == 0) return {};
+  const uint32_t threshold = dropout_threshold(dropout.p);
+  return {threshold, dropout_scale(threshold), dropout.site, dropout.row_keys.const_data_ptr<int64_t>()};
+}
+
+// Dropout in an autograd context: the keys are saved as the last tensor.
+inline Dropout dense(const Dropout& dropout) {
+  return {dropout.p, dropout.p > 0 ? dropout.row_keys.contiguous() : at::Tensor(), dropout.site};
+}
+inline void save_dropout(torch::autograd::AutogradContext& context, const Dropout& dropout) {
+  context.saved_data["p"] = dropout.p;
+  context.saved_data["site"] = int64_t{dropout.site};
+}
+inline Dropout saved_dropout(torch::autograd::AutogradContext& context, const at::Tensor& row_keys) {
+  return {context.saved_data["p"].toDouble(), row_keys,
+          static_cast<uint32_t>(context.saved_data["site"].toInt())};
+}
+
+// The kernels' view of a tensor's data: fp32 as float, bf16 as Bf16.
+template <class T>
+const T* data(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;
+}
+template <class T>
+T* mutable_data(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
+}
+
+// Calls f(T{}) with the kernel type of a tensor's dtype.
+template <class F>
+auto with_type(const at::Tensor& tensor, const F& f) {
+  return tensor.scalar_type() == at::kFloat ? f(float{}) : f(Bf16{});
+}
+
+}  // namespace trainer::kernels

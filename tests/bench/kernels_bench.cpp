@@ -1,0 +1,127 @@
+// Time of one MiniLM encoder layer, forward and backward with dropout, by the kernels and by ATen
+// compositions, and of every operation of the kernels:
+//   kernels_bench [THREADS [ROUNDS]]
+// With one thread it is CPU time, which other processes disturb less.
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <numeric>
+
+#include "kernels/composed.h"
+#include "kernels/ops.h"
+
+using namespace trainer;
+using at::Tensor;
+
+namespace {
+
+clockid_t clock_id = CLOCK_MONOTONIC;
+int rounds = 20;
+
+double now_ms() {
+  timespec t{};
+  clock_gettime(clock_id, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+// Medians of `rounds` calls of forward, and of backward through what it returned.
+void time(const char* name, double gflop, const std::function<std::vector<Tensor>()>& forward) {
+  std::vector<double> forwards, backwards;
+  for (int i = 0; i < rounds + 2; ++i) {
+    const double begin = now_ms();
+    const auto outputs = forward();
+    const double middle = now_ms();
+    std::vector<Tensor> gradients;
+    for (const Tensor& output : outputs) gradients.push_back(torch::ones_like(output));
+    const double start = now_ms();
+    torch::autograd::backward(outputs, gradients);
+    if (i < 2) continue;
+    forwards.push_back(middle - begin);
+    backwards.push_back(now_ms() - start);
+  }
+  const auto median = [](std::vector<double>& v) { return std::sort(v.begin(), v.end()), v[v.size() / 2]; };
+  const double f = median(forwards), b = median(backwards);
+  std::printf("%-34s forward %7.2f ms, backward %7.2f ms", name, f, b);
+  if (gflop > 0) std::printf("  (%.0f and %.0f GFLOP/s)", gflop / f * 1e3, 2 * gflop / b * 1e3);
+  std::printf("\n");
+}
+
+Tensor leaf(at::IntArrayRef sizes) {
+  return (torch::randn(sizes) * 0.05).requires_grad_(true);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  if (argc > 2) rounds = std::atoi(argv[2]);
+  at::set_num_threads(threads);
+  if (threads == 1) clock_id = CLOCK_THREAD_CPUTIME_ID;
+
+  const int64_t c = 384, inner = 1536, heads = 12;
+  const std::vector<int32_t> seqlens{31, 38, 42, 45, 47, 49, 51, 52, 53, 55, 57, 59, 62, 66, 70, 75};
+  const int64_t n = std::accumulate(seqlens.begin(), seqlens.end(), int64_t{0});
+  std::vector<int32_t> starts{0};
+  for (const int32_t length : seqlens) starts.push_back(starts.back() + length);
+  const Tensor cu_seqlens = at::tensor(starts, at::kInt);
+  const kernels::Dropout dropout{0.1, at::randint(int64_t{1} << 62, {n}, at::kLong), 1};
+  const Tensor w_qkv = leaf({3 * c, c}), b_qkv = leaf({3 * c}), w_out = leaf({c, c}), b_out = leaf({c});
+  const Tensor w_up = leaf({inner, c}), b_up = leaf({inner}), w_down = leaf({c, inner}), b_down = leaf({c});
+  const Tensor gamma = leaf({c}), beta = leaf({c});
+  const double gflop = 2e-9 * static_cast<double>(n * c);
+
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    std::printf("%s, %ld tokens, %d threads\n", at::toString(dtype), static_cast<long>(n), threads);
+    const auto input = [&](int64_t columns) {
+      return leaf({n, columns}).detach().to(dtype).requires_grad_(true);
+    };
+    const Tensor x = input(c), wide = input(inner), qkv_input = input(3 * c), residual = leaf({n, c});
+    const auto layer = [&](auto linear, auto attention, auto norm) {
+      const Tensor attended = attention(linear(x, w_qkv, b_qkv, false), cu_seqlens, seqlens, heads, dropout);
+      const auto [y, y_copy] =
+          norm(linear(attended, w_out, b_out, false), residual, gamma, beta, 1e-12, dropout);
+      const Tensor up = linear(y_copy, w_up, b_up, true);
+      const auto [z, z_copy] = norm(linear(up, w_down, b_down, false), y, gamma, beta, 1e-12, dropout);
+      return std::vector{z, z_copy};
+    };
+    time("layer, kernels", gflop * 12 * 384,
+         [&] { return layer(kernels::linear, kernels::varlen_attention, kernels::dropout_add_layer_norm); });
+    time("  linear C -> 3C", gflop * 3 * c, [&] { return std::vector{kernels::linear(x, w_qkv, b_qkv)}; });
+    time("  linear C -> C", gflop * c, [&] { return std::vector{kernels::linear(x, w_out, b_out)}; });
+    time("  linear C -> 4C, GELU", gflop * inner,
+         [&] { return std::vector{kernels::linear(x, w_up, b_up, true)}; });
+    time("  linear 4C -> C", gflop * inner,
+         [&] { return std::vector{kernels::linear(wide, w_down, b_down)}; });
+    time("  attention", 0, [&] {
+      return std::vector{kernels::varlen_attention(qkv_input, cu_seqlens, seqlens, heads, dropout)};
+    });
+    time("  dropout, residual, layer norm", 0, [&] {
+      return std::vector{kernels::dropout_add_layer_norm(x, residual, gamma, beta, 1e-12, dropout).second};
+    });
+    // ATen's own dropout instead of the composition's scalar Philox.
+    const auto aten_norm = [&](const Tensor& a, const Tensor& r, const Tensor& g, const Tensor& b, double eps,
+                               const kernels::Dropout&) {
+      return kernels::composed::dropout_add_layer_norm(at::dropout(a, 0.1, true), r, g, b, eps, {});
+    };
+    const auto aten_attention = [&](const Tensor& qkv, const Tensor&, const std::vector<int32_t>& lengths,
+                                    int64_t h, const kernels::Dropout&) {
+      std::vector<Tensor> outputs;
+      int64_t start = 0;
+      for (const int64_t length : lengths) {
+        const auto parts =
+            qkv.narrow(0, start, length).view({length, 3, h, c / h}).permute({1, 2, 0, 3}).unbind(0);
+        outputs.push_back(at::scaled_dot_product_attention(parts[0].unsqueeze(0), parts[1].unsqueeze(0),
+                                                           parts[2].unsqueeze(0), {}, 0.1)[0]
+                              .transpose(0, 1)
+                              .reshape({length, c}));
+        start += length;
+      }
+      return at::cat(outputs);
+    };
+    time("layer, ATen", gflop * 12 * 384,
+         [&] { return layer(kernels::composed::linear, aten_attention, aten_norm); });
+  }
+}
