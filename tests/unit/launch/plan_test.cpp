@@ -176,6 +176,7 @@ TEST_CASE("a worker's environment is torchrun's") {
   CHECK(env.at("TORCHELASTIC_ERROR_FILE") == "logs/attempt_0/1/error.json");
   CHECK(env.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
   CHECK(env.at("OMP_NUM_THREADS") == "2");
+  CHECK(env.at("GOMP_SPINCOUNT") == "1000");
   CHECK(env.at("NCCL_DEBUG") == "WARN");
   CHECK(env.at("OWN") == "x");
   CHECK(env.at("TRAINER_WORKER") == "1");
