@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "model/embedding.h"
 
 // B sequences, N tokens in all of them, C channels, I intermediate channels, L labels.
 
@@ -98,7 +99,7 @@ kernels::Dropout BertClassifier::dropout(double p, const at::Tensor& row_keys, u
 }
 
 BertClassifier::Hidden BertClassifier::embed(const data::TextBatch& batch) const {
-  const at::Tensor sum = at::embedding(word_embeddings_, batch.input_ids, config_.pad_token_id) +
+  const at::Tensor sum = word_embedding(word_embeddings_, batch.input_ids, config_.pad_token_id) +
                          at::embedding(token_type_embeddings_, batch.token_type_ids) +
                          at::embedding(position_embeddings_, batch.position_ids);
   const at::Tensor norm = at::layer_norm(sum, {config_.hidden_size}, embeddings_norm_.weight,
