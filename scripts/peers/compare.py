@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -67,8 +68,13 @@ def text(table, ours, peer):
 
 
 def machine():
-    """What the numbers were measured on."""
+    """What the numbers are measured on. Warns when something else is running: threads that spin for each other (OpenMP's,
+    in the peer) then lose far more than their share, and the ratio says nothing."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return {"cpu": models[0] if models else "unknown", "cores": len(os.sched_getaffinity(0)),
-            "load_before": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d")}
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > 0.5:
+        print(f"warning: the machine is not idle (load {load:.1f} on {cores} cores); the ratios can't be trusted",
+              file=sys.stderr)
+    return {"cpu": models[0] if models else "unknown", "cores": cores, "load_before": load,
+            "date": time.strftime("%Y-%m-%d")}
