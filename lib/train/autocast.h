@@ -12,7 +12,9 @@ namespace trainer::train {
 class Autocast {
  public:
   Autocast(c10::DeviceType device, spec::Precision precision)
-      : device_(device), was_enabled_(at::autocast::is_autocast_enabled(device)) {
+      : device_(device),
+        was_enabled_(at::autocast::is_autocast_enabled(device)),
+        dtype_(at::autocast::get_autocast_dtype(device)) {
     if (precision == spec::Precision::kFp32) return;
     at::autocast::set_autocast_enabled(device, true);
     at::autocast::set_autocast_dtype(device, precision == spec::Precision::kBf16 ? at::kBFloat16 : at::kHalf);
@@ -22,6 +24,7 @@ class Autocast {
   ~Autocast() {
     if (!active_) return;
     at::autocast::set_autocast_enabled(device_, was_enabled_);
+    at::autocast::set_autocast_dtype(device_, dtype_);
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   }
   Autocast(const Autocast&) = delete;
@@ -30,6 +33,7 @@ class Autocast {
  private:
   c10::DeviceType device_;
   bool was_enabled_;
+  at::ScalarType dtype_;  // of the scope around
   bool active_ = false;
 };
 

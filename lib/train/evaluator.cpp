@@ -11,7 +11,7 @@ std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
   data::Loader loader(dataset_, data::LoaderOptions::for_evaluation(job_));
   DeviceFeed feed(loader, device_);
   metrics::EvaluationMetrics metrics(job_.spec.model.problem_type, job_.spec.model.num_labels,
-                                     job_.spec.evaluation.metrics);
+                                     job_.spec.evaluation.metrics, device_);
   const at::NoGradGuard no_grad;
   const Autocast autocast(device_.type(), job_.spec.train.precision);
   model.eval();
