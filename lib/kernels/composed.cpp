@@ -1,5 +1,6 @@
 #include "kernels/composed.h"
 
+#include <torch/library.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -10,11 +11,9 @@
 
 namespace trainer::kernels {
 
-namespace {
-CudaDropout cuda_dropout = nullptr;  // set while the plugin loads, before any thread uses it
-}
-void set_cuda_dropout(CudaDropout function) {
-  cuda_dropout = function;
+// On CUDA implemented by the CUDA plugin (kernels/cuda/register.cpp).
+TORCH_LIBRARY(trainer, library) {
+  library.def("dropout(Tensor x, Tensor row_keys, int site, float p) -> Tensor");
 }
 
 namespace composed {
@@ -39,34 +38,29 @@ at::Tensor dropout_factors(const at::Tensor& row_keys, uint32_t site, uint32_t h
 
 // On CUDA: the gradient is the same function of the gradient.
 struct CudaDropoutFunction : torch::autograd::Function<CudaDropoutFunction> {
-  static at::Tensor apply_kernel(const at::Tensor& x, const at::Tensor& keys, uint32_t site, double p) {
-    if (cuda_dropout == nullptr) {
+  static at::Tensor apply_kernel(const at::Tensor& x, const at::Tensor& row_keys, int64_t site, double p) {
+    static const auto op = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("trainer::dropout", "")
+                               .typed<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, double)>();
+    if (!op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
       throw Error(ExitCode::kInternal, "internal error", "dropout on CUDA: the CUDA plugin is not loaded");
     }
-    const at::Tensor dense = x.contiguous();
-    at::Tensor y = at::empty_like(dense);
-    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
-    cuda_dropout(dense.const_data_ptr(), y.mutable_data_ptr(), static_cast<int>(x.scalar_type()), x.size(0),
-                 x.size(1), keys.const_data_ptr<int64_t>(), site, p,
-                 guard.getStream(x.device()).native_handle());
-    return y;
+    return op.call(x, row_keys, site, p);
   }
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& row_keys, int64_t site, double p) {
-    const at::Tensor keys = row_keys.contiguous();
-    context->save_for_backward({keys});
+    context->save_for_backward({row_keys});
     context->saved_data["site"] = site;
     context->saved_data["p"] = p;
-    return apply_kernel(x, keys, static_cast<uint32_t>(site), p);
+    return apply_kernel(x, row_keys, site, p);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list grads) {
-    const auto site = static_cast<uint32_t>(context->saved_data["site"].toInt());
-    return {
-        apply_kernel(grads[0], context->get_saved_variables()[0], site, context->saved_data["p"].toDouble()),
-        {},
-        {},
-        {}};
+    return {apply_kernel(grads[0], context->get_saved_variables()[0], context->saved_data["site"].toInt(),
+                         context->saved_data["p"].toDouble()),
+            {},
+            {},
+            {}};
   }
 };
 

@@ -42,11 +42,4 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
                             const std::vector<int32_t>& seqlens, int64_t num_heads, const Dropout& dropout);
 
-// y[r][c] = x[r][c] kept or not, scaled, on a CUDA stream (cudaStream_t); dtype is a c10::ScalarType: float,
-// bf16 or fp16. x and y are dense [rows, columns].
-using CudaDropout = void (*)(const void* x, void* y, int dtype, int64_t rows, int64_t columns,
-                             const int64_t* row_keys, uint32_t site, double p, void* stream);
-// Called once by the CUDA plugin when it is loaded; until then dropout on a CUDA tensor throws.
-void set_cuda_dropout(CudaDropout function);
-
 }  // namespace trainer::kernels

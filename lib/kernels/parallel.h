@@ -1,13 +1,12 @@
 #pragma once
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
 #include "kernels/cpu/kernels.h"
@@ -18,20 +17,10 @@
 
 namespace trainer::kernels {
 
-// Calls body(i) for i in [0, n) on ATen's threads; each takes the next one when it is free. What body(i)
-// computes must not depend on the thread.
-template <class Body>
-void parallel_items(int64_t n, const Body& body) {
-  const int64_t threads = std::min<int64_t>(at::in_parallel_region() ? 1 : at::get_num_threads(), n);
-  if (threads <= 1) {
-    for (int64_t i = 0; i < n; ++i) body(i);
-    return;
-  }
-  std::atomic<int64_t> next{0};
-  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    for (int64_t i = next++; i < n; i = next++) body(i);
-  });
-}
+// Calls body(i) for i in [0, n) on ATen's threads (OpenMP's); each takes the next one when it is free. What
+// body(i) computes must not depend on the thread. An exception of body is thrown again, others' items are
+// done first.
+void parallel_items(int64_t n, const std::function<void(int64_t)>& body);
 
 // Memory of this thread for `n` floats, kept for the next call: allocating megabytes anew costs page faults.
 // Valid until the next call with the same slot.

@@ -6,7 +6,8 @@
 
 using namespace trainer;
 
-TEST_CASE("The kernels of an instruction set are chosen by name, and an unknown name is an error that lists them") {
+TEST_CASE(
+    "The kernels of an instruction set are chosen by name, and an unknown name is an error that lists them") {
   CHECK(std::string(kernels::select_kernels("baseline").isa) == "baseline");
   CHECK_NOTHROW(kernels::select_kernels(nullptr));
   CHECK_THROWS_WITH(kernels::select_kernels("mmx"),
