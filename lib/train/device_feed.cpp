@@ -22,7 +22,8 @@ DeviceFeed::DeviceFeed(data::Loader& loader, c10::Device device) : loader_(loade
   copy_stream_ = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/false);
 }
 
-void DeviceFeed::fetch() {
+void DeviceFeed::prefetch() {
+  if (device_.is_cpu() || has_ahead_) return;
   ahead_ = loader_.next();
   const c10::StreamGuard guard(*copy_stream_);
   for (at::Tensor* tensor : tensors(ahead_.batch)) {
@@ -35,8 +36,9 @@ void DeviceFeed::fetch() {
 
 data::MicroBatch DeviceFeed::next() {
   if (device_.is_cpu()) return loader_.next();
-  if (!has_ahead_) fetch();
+  prefetch();
   data::MicroBatch micro = std::move(ahead_);
+  has_ahead_ = false;
   const c10::impl::VirtualGuardImpl guard(device_.type());
   const c10::Stream compute = guard.getStream(device_);
   copied_->block(compute);
@@ -44,7 +46,6 @@ data::MicroBatch DeviceFeed::next() {
   for (at::Tensor* tensor : tensors(micro.batch)) {
     if (tensor->defined()) tensor->record_stream(compute);
   }
-  fetch();
   return micro;
 }
 

@@ -17,9 +17,10 @@ class DeviceFeed {
   DeviceFeed(data::Loader& loader, c10::Device device);
   // Its tensors may be used on the current stream. wait_s is the host's.
   data::MicroBatch next();
+  // Starts bringing the next one. Call it when the work on this one is queued: it may wait for the loader.
+  void prefetch();
 
  private:
-  void fetch();
 
   data::Loader& loader_;
   c10::Device device_;

@@ -19,6 +19,7 @@ std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
     const data::MicroBatch micro = feed.next();
     const model::Output output = model.forward(micro.batch);
     metrics.add(output.logits, micro.batch.labels, output.loss_sum);
+    if (left > 1) feed.prefetch();
   }
   model.train();
   communicator_.all_reduce_sum(metrics.counts());

@@ -44,10 +44,10 @@ void Reporter::add(const at::Tensor& loss_sum, const data::TextBatch& batch, dou
 }
 
 void Reporter::end_step(int64_t step, double epoch, const optim::StepResult& result, int64_t num_targets,
-                        int64_t skipped_steps) {
+                        int64_t skipped_steps, bool log) {
   ++steps_;
   num_targets_ += num_targets;
-  if (!is_due(step)) {
+  if (!log) {
     console_.tick(step);
     return;
   }
@@ -58,6 +58,7 @@ void Reporter::end_step(int64_t step, double epoch, const optim::StepResult& res
   const at::Tensor values = at::cat({sums, scalars}).cpu();
   const double* v = values.const_data_ptr<double>();
 
+  phases_.start(metrics::Phase::kLog);  // so far: on CUDA the line above waited for the device
   const metrics::Work work{v[0], v[1], v[2]};
   total_work_ += work;
   const double training_s = phases_.training_seconds();

@@ -25,11 +25,12 @@ class Reporter {
   metrics::PhaseTimes& phases() { return phases_; }
   // Every micro-batch of this rank. loss_sum: [] fp32; flops: executed, forward and backward.
   void add(const at::Tensor& loss_sum, const data::TextBatch& batch, double flops);
-  // Whether end_step of this step will log.
+  // Whether this step is one to log.
   bool is_due(int64_t step) const { return step % every_ == 0 || step == total_steps_; }
-  // After the optimizer; num_targets: of all ranks. A collective when is_due(step).
+  // After the optimizer. num_targets: of all ranks. `log`: make a record of the steps since the last one; then it is a
+  // collective.
   void end_step(int64_t step, double epoch, const optim::StepResult& result, int64_t num_targets,
-                int64_t skipped_steps);
+                int64_t skipped_steps, bool log);
   void evaluation(metrics::EvaluationRecord record);
   void finish(const metrics::EvaluationRecord& last, const metrics::EvaluationRecord& best);
 

@@ -7,15 +7,23 @@
 
 namespace trainer::train {
 
+// In fp16 a skipped step is how the loss scale finds its value: abort counts only from the limit on.
 SkippedSteps::SkippedSteps(const spec::Train& options, const c10::Device& device, bool is_main)
     : options_(options),
       is_main_(is_main),
+      limit_(options.on_nonfinite == spec::NonFinite::kAbort && options.precision != spec::Precision::kFp16
+                 ? 1
+                 : options.max_skipped_steps),
       total_(at::zeros({}, at::dtype(at::kFloat).device(device))),
-      in_a_row_(at::zeros_like(total_)) {}
+      in_a_row_(at::zeros_like(total_)),
+      stopped_(at::zeros_like(total_)) {}
 
-void SkippedSteps::add(const at::Tensor& found_inf) {
-  total_ += found_inf;
-  in_a_row_ = (in_a_row_ + 1) * found_inf;
+at::Tensor SkippedSteps::add(const at::Tensor& found_inf) {
+  const at::Tensor skip = at::maximum(found_inf, stopped_);
+  total_ += skip;
+  in_a_row_ = (in_a_row_ + 1) * skip;
+  stopped_ = (in_a_row_ >= static_cast<double>(limit_)).to(at::kFloat);
+  return skip;
 }
 
 int64_t SkippedSteps::check(int64_t step, const at::Tensor& loss_scale) {
@@ -24,25 +32,19 @@ int64_t SkippedSteps::check(int64_t step, const at::Tensor& loss_scale) {
   const auto total = static_cast<int64_t>(value(0));
   const auto in_a_row = static_cast<int64_t>(value(1));
   if (total == seen_) return total;
-  const bool fp16 = options_.precision == spec::Precision::kFp16;
-  if (options_.on_nonfinite == spec::NonFinite::kAbort && !fp16) {
+  if (in_a_row >= limit_) {
     fail<NumericError>(
-        "step {}: a gradient is inf or NaN, and train.on_nonfinite is abort; the weights are those of the "
-        "step before; "
-        "hint: lower optimizer.lr, or set train.clip_grad_norm",
-        step);
-  }
-  if (in_a_row >= options_.max_skipped_steps) {
-    fail<NumericError>(
-        "step {}: gradients were inf or NaN in {} steps in a row (train.max_skipped_steps {}); the weights "
-        "are those of "
-        "the last good step; hint: lower optimizer.lr, or use precision bf16 instead of fp16",
-        step, in_a_row, options_.max_skipped_steps);
+        "step {}: gradients were inf or NaN, {} step{} in a row ({}); the weights are those of step {}; hint: lower "
+        "optimizer.lr{}",
+        step, in_a_row, in_a_row == 1 ? "" : "s",
+        limit_ == options_.max_skipped_steps ? fmt::format("train.max_skipped_steps {}", limit_)
+                                             : "train.on_nonfinite is abort",
+        step - in_a_row, options_.precision == spec::Precision::kFp16 ? ", or train in bf16" : "");
   }
   if (is_main_) {
     log_warning("step {}: {} step{} skipped for inf or NaN gradients ({} so far){}", step, total - seen_,
                 total - seen_ == 1 ? "" : "s", total,
-                fp16 ? fmt::format("; loss scale was {}", value(2)) : "");
+                options_.precision == spec::Precision::kFp16 ? fmt::format("; loss scale was {}", value(2)) : "");
   }
   return seen_ = total;
 }

@@ -60,6 +60,7 @@ void Trainer::train_step() {
 
     phases.start(Phase::kBackward);
     p_.gradient_sync.backward(scaled_loss, last);
+    feed_.prefetch();
     reporter_.add(loss_sum.detach(), micro.batch, 3 * p_.model.forward_flops(micro.batch.seqlens));
   } while (!micro.last_of_step);
 
@@ -67,18 +68,17 @@ void Trainer::train_step() {
   const int64_t num_targets = micro.step_samples * p_.loader.targets_per_sample();
   const optim::StepResult result = p_.step_control.prepare(
       p_.gradient_sync.gradients(), at::full({}, num_targets, at::dtype(at::kFloat).device(p_.device)));
-  p_.optimizer.step(result.lr, result.grad_scale, result.found_inf);
+  p_.optimizer.step(result.lr, result.grad_scale, skipped_.add(result.found_inf));
 
   phases.start(Phase::kLog);
   ++step_;
   at_end_of_epoch_ = micro.last_of_epoch;
   epoch_ = static_cast<double>(micro.epoch) +
            static_cast<double>(micro.position) / static_cast<double>(p_.loader.num_samples());
-  skipped_.add(result.found_inf);
+  const bool log = reporter_.is_due(step_) || evaluation_due();
   // Reading the count waits for the device: on a CPU every step, else only where the log line waits anyway.
-  const bool look = p_.device.is_cpu() || reporter_.is_due(step_);
-  if (look) num_skipped_ = skipped_.check(step_, result.loss_scale);
-  reporter_.end_step(step_, epoch_, result, num_targets, num_skipped_);
+  if (log || p_.device.is_cpu()) num_skipped_ = skipped_.check(step_, result.loss_scale);
+  reporter_.end_step(step_, epoch_, result, num_targets, num_skipped_, log);
 }
 
 bool Trainer::evaluation_due() const {

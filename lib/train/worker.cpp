@@ -1,20 +1,23 @@
 #include "train/worker.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
-
 #include <fmt/ranges.h>
-#include <cstdlib>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "data/hash.h"
 #include "dist/cuda_plugin.h"
 #include "hardware/cuda_devices.h"
 #include "job/estimate.h"
@@ -33,12 +36,22 @@ bool agent_hosts_store() {
 }
 
 c10::Device use_device(const Job& job) {
+  if (job.spec.hardware.threads_per_worker > 0) {
+    at::set_num_threads(static_cast<int>(job.spec.hardware.threads_per_worker));
+  }
   if (!job.cuda) return c10::Device(c10::kCPU);
   dist::load_cuda_plugin();
   at::globalContext().setAllowTF32CuBLAS(job.spec.train.tf32);
   at::globalContext().setAllowTF32CuDNN(job.spec.train.tf32);
   // Modulo: a scheduler may show each task only its own GPUs.
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.world.local_rank % hardware::cuda_device_count())};
+  const c10::Device device(c10::kCUDA,
+                           static_cast<c10::DeviceIndex>(job.world.local_rank % hardware::cuda_device_count()));
+  // For what draws from LibTorch's generator (flash attention's dropout): another stream on every rank.
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(data::mix64(data::mix64(static_cast<uint64_t>(job.spec.job.seed)) +
+                                         static_cast<uint64_t>(job.world.rank)));
+  return device;
 }
 
 // Decayed parameters and those spared, in the model's order.
@@ -139,7 +152,9 @@ void run(const Job& job, int64_t& step) {
 void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
   const Job job = resolve(spec, world, hardware::cuda_device_count());
   if (world.is_main()) {
-    std::filesystem::create_directories(job.output_dir);
+    std::error_code error;
+    std::filesystem::create_directories(job.output_dir, error);
+    if (error) fail<SpecError>("job.output_dir: {}: {}", job.output_dir.string(), error.message());
     write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
   }
   try {

@@ -24,9 +24,8 @@ find_package_handle_standard_args(LibTorch VERSION_VAR LibTorch_VERSION
   REQUIRED_VARS LIBTORCH_CPU_LIBRARY LIBTORCH_C10_LIBRARY LIBTORCH_INCLUDE_DIR
   REASON_FAILURE_MESSAGE "run scripts/setup.sh, or give -DCMAKE_PREFIX_PATH=<libtorch>")
 
+get_filename_component(_torch_lib_dir "${LIBTORCH_CPU_LIBRARY}" DIRECTORY)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
-  get_filename_component(_torch_lib_dir "${LIBTORCH_CPU_LIBRARY}" DIRECTORY)
-  find_library(LIBTORCH_GOMP_LIBRARY NAMES libgomp.so.1 gomp HINTS "${_torch_lib_dir}")
   add_library(LibTorch::cpu INTERFACE IMPORTED)
   target_include_directories(LibTorch::cpu SYSTEM INTERFACE
     "${LIBTORCH_INCLUDE_DIR}" "${LIBTORCH_INCLUDE_DIR}/torch/csrc/api/include")
@@ -42,8 +41,9 @@ endif()
 
 set(TRAINER_CUDA_FOUND OFF)
 if(LibTorch_FOUND AND NOT TRAINER_CUDA STREQUAL "OFF")
-  find_library(LIBTORCH_CUDA_LIBRARY torch_cuda HINTS ${_venv_torch} PATH_SUFFIXES lib)
-  find_library(LIBTORCH_C10_CUDA_LIBRARY c10_cuda HINTS ${_venv_torch} PATH_SUFFIXES lib)
+  # Of the same LibTorch: a CPU-only one has none.
+  find_library(LIBTORCH_CUDA_LIBRARY torch_cuda PATHS "${_torch_lib_dir}" NO_DEFAULT_PATH)
+  find_library(LIBTORCH_C10_CUDA_LIBRARY c10_cuda PATHS "${_torch_lib_dir}" NO_DEFAULT_PATH)
   get_filename_component(_site_packages "${LIBTORCH_INCLUDE_DIR}/../.." ABSOLUTE)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS "${_site_packages}/nvidia/nccl/include")
   # The pip toolkit (setup.sh installs it where no other is) is found when no nvcc is on PATH.
