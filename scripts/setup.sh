@@ -106,7 +106,8 @@ if [ ! -s data/mrpc/train.tsv ] || [ ! -s data/mrpc/dev.tsv ] || ! done_since mr
   mark_done mrpc "${maker[@]}"
 fi
 
-options=("-DTRAINER_CUDA=${TRAINER_CUDA:-AUTO}")
+options=()
+[ -z "${TRAINER_CUDA:-}" ] || options+=("-DTRAINER_CUDA=$TRAINER_CUDA")
 [ -z "${LIBTORCH:-}" ] || options+=("-DCMAKE_PREFIX_PATH=$LIBTORCH")
 for preset in "$@"; do
   [ -f "build/$preset/build.ninja" ] && [ "$(cat "build/$preset/.options" 2>/dev/null)" = "${options[*]}" ] || run "configure $preset" "see the message above; rm -r build/$preset starts over" configure "$preset"
