@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "model/embedding.h"
@@ -139,7 +140,7 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
   }
   // B rows only: fp32 costs nothing.
   const at::Tensor pooled = at::tanh(linear(hidden.residual, pooler_.weight, pooler_.bias));
-  const at::Tensor dropped = kernels::dropout(pooled, dropout(config_.classifier_dropout, row_keys, site));
+  const at::Tensor dropped = kernels::dropout(pooled, dropout(classifier_dropout(), row_keys, site));
   return linear(dropped, classifier_.weight, classifier_.bias).to(at::kFloat);
 }
 
@@ -203,7 +204,7 @@ void BertClassifier::save_pretrained(const fs::path& directory) const {
   fs::create_directories(directory, error);
   if (error) fail<CheckpointError>("{}: cannot create: {}", directory.string(), error.message());
 
-  auto json = config_.json;
+  auto json = nlohmann::ordered_json::parse(config_.json);
   for (const char* stale : {"_name_or_path", "dtype", "num_labels", "id2label", "label2id"})
     json.erase(stale);
   json["architectures"] = {"BertForSequenceClassification"};
@@ -211,7 +212,7 @@ void BertClassifier::save_pretrained(const fs::path& directory) const {
   json["problem_type"] = problem_name(options_.problem_type);
   json["hidden_dropout_prob"] = config_.hidden_dropout_prob;
   json["attention_probs_dropout_prob"] = config_.attention_probs_dropout_prob;
-  json["classifier_dropout"] = config_.classifier_dropout;
+  json["classifier_dropout"] = classifier_dropout();
   for (int64_t i = 0; i < options_.num_labels; ++i) {
     const std::string label = options_.label_names.empty() ? fmt::format("LABEL_{}", i)
                                                            : options_.label_names.at(static_cast<size_t>(i));

@@ -56,6 +56,9 @@ class BertClassifier : public Model {
   at::Tensor parameter(const std::string& path, at::IntArrayRef shape);
   Affine affine(const std::string& path, at::IntArrayRef weight_shape);
   kernels::Dropout dropout(double p, const at::Tensor& row_keys, uint32_t site) const;
+  double classifier_dropout() const {
+    return config_.classifier_dropout.value_or(config_.hidden_dropout_prob);
+  }
   Hidden embed(const data::TextBatch& batch) const;
   at::Tensor logits(const data::TextBatch& batch) const;
   Output empty_output(const data::TextBatch& batch) const;

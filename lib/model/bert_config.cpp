@@ -1,6 +1,7 @@
 #include "model/bert_config.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/error.h"
@@ -68,10 +69,11 @@ class Reader {
 
 BertConfig BertConfig::load(const std::filesystem::path& path) {
   BertConfig config;
-  config.json = Json::parse(read_file(path), nullptr, false);
-  if (!config.json.is_object()) fail<SpecError>("{}: is not a JSON object", path.string());
+  config.json = read_file(path);
+  const Json json = Json::parse(config.json, nullptr, false);
+  if (!json.is_object()) fail<SpecError>("{}: is not a JSON object", path.string());
 
-  Reader reader(config.json);
+  Reader reader(json);
   reader.only("model_type", "bert");
   if (!reader.present("model_type")) reader.fault("model_type", "\"bert\"");
   reader.only("position_embedding_type", "absolute");
@@ -85,13 +87,14 @@ BertConfig BertConfig::load(const std::filesystem::path& path) {
   reader.activation(config.hidden_act);
   reader.number("hidden_dropout_prob", config.hidden_dropout_prob, 1);
   reader.number("attention_probs_dropout_prob", config.attention_probs_dropout_prob, 1);
-  config.classifier_dropout = config.hidden_dropout_prob;
-  reader.number("classifier_dropout", config.classifier_dropout, 1);
+  if (reader.present("classifier_dropout")) {
+    reader.number("classifier_dropout", config.classifier_dropout.emplace(), 1);
+  }
   reader.integer("max_position_embeddings", config.max_position_embeddings, 1);
   reader.integer("type_vocab_size", config.type_vocab_size, 1);
   reader.number("initializer_range", config.initializer_range, 1);
   reader.number("layer_norm_eps", config.layer_norm_eps, 1);
-  if (config.json.contains("pad_token_id") && config.json["pad_token_id"].is_null()) config.pad_token_id = -1;
+  if (json.contains("pad_token_id") && json["pad_token_id"].is_null()) config.pad_token_id = -1;
   reader.integer("pad_token_id", config.pad_token_id, 0);
   if (config.pad_token_id >= config.vocab_size) reader.fault("pad_token_id", "an id below vocab_size");
   if (config.hidden_size % config.num_attention_heads != 0) {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace trainer::model {
@@ -19,13 +19,13 @@ struct BertConfig {
   Activation hidden_act = Activation::kGelu;
   double hidden_dropout_prob = 0.1;
   double attention_probs_dropout_prob = 0.1;
-  double classifier_dropout = 0.1;  // absent or null: hidden_dropout_prob
+  std::optional<double> classifier_dropout;  // none: hidden_dropout_prob
   int64_t max_position_embeddings = 512;
   int64_t type_vocab_size = 2;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
-  int64_t pad_token_id = 0;     // its embedding gets no gradient; -1: none
-  nlohmann::ordered_json json;  // as read: what is not above is kept when the model is saved
+  int64_t pad_token_id = 0;  // its embedding gets no gradient; -1: none
+  std::string json;          // as read: what is not above is kept when the model is saved
 
   // Throws SpecError with every fault of the file.
   static BertConfig load(const std::filesystem::path& path);

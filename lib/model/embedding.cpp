@@ -9,7 +9,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // grad[ids[n]] += rows[n]; all dense fp32. In order: the same sum whatever the number of threads.
-void add_rows(at::Tensor grad, const at::Tensor& ids, const at::Tensor& rows, int64_t padding_id) {
+void add_rows(const at::Tensor& grad, const at::Tensor& ids, const at::Tensor& rows, int64_t padding_id) {
   const int64_t channels = rows.size(1);
   const auto* id = ids.const_data_ptr<int64_t>();
   const auto* from = rows.const_data_ptr<float>();

@@ -26,7 +26,7 @@ std::vector<std::string> aliases(const std::string& name) {
   return names;
 }
 
-void initialize(at::Tensor weight, const std::string& name, const BertConfig& config,
+void initialize(const at::Tensor& weight, const std::string& name, const BertConfig& config,
                 at::Generator& generator) {
   if (name.ends_with(".bias")) {
     weight.zero_();

@@ -56,12 +56,9 @@ Loaded make_model(const Job& job, int64_t tokenizer_vocab_size) {
     fail<SpecError>("model.pretrained: the tokenizer in {} has {} tokens, the model's vocab_size is {}",
                     directory.string(), tokenizer_vocab_size, config.vocab_size);
   }
-  const bool own_classifier_dropout =
-      config.json.value("classifier_dropout", nlohmann::ordered_json()).is_number();
   config.hidden_dropout_prob = spec.hidden_dropout.value_or(config.hidden_dropout_prob);
   config.attention_probs_dropout_prob = spec.attention_dropout.value_or(config.attention_probs_dropout_prob);
-  config.classifier_dropout = spec.classifier_dropout.value_or(
-      own_classifier_dropout ? config.classifier_dropout : config.hidden_dropout_prob);
+  if (spec.classifier_dropout) config.classifier_dropout = spec.classifier_dropout;
 
   BertClassifier::Options options{.num_labels = spec.num_labels,
                                   .problem_type = spec.problem_type,

@@ -14,8 +14,8 @@
 namespace trainer::model {
 
 struct Output {
-  at::Tensor
-      loss_sum;  // [] fp32, sum over targets (B, or B × L if not single-label); undefined without labels
+  // [] fp32, sum over targets (B, or B × L if not single-label); undefined without labels.
+  at::Tensor loss_sum;
   at::Tensor logits;  // [B, L] fp32
 };
 

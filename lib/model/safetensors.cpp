@@ -27,6 +27,14 @@ constexpr std::pair<const char*, at::ScalarType> kDtypes[] = {
     {"I64", at::kLong},  {"I32", at::kInt},  {"I16", at::kShort},     {"I8", at::kChar},
     {"U8", at::kByte},   {"BOOL", at::kBool}};
 
+// Null when the format has none.
+const char* dtype_name(at::ScalarType type) {
+  for (const auto& [name, known] : kDtypes) {
+    if (known == type) return name;
+  }
+  return nullptr;
+}
+
 // The header's entry `name`; `where` is "file: tensor name".
 TensorInfo parse_entry(const std::string& where, const Json& entry, size_t data_bytes) {
   const auto is_sizes = [](const Json& list) {
@@ -194,15 +202,13 @@ void write_safetensors(const fs::path& path, NamedTensors tensors) {
   nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
   size_t end = 0;
   for (const auto& [name, tensor] : tensors) {
-    const auto* known = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const auto& candidate) {
-      return tensor.scalar_type() == candidate.second;
-    });
-    if (known == std::end(kDtypes)) {
+    const char* const dtype = dtype_name(tensor.scalar_type());
+    if (dtype == nullptr) {
       fail<CheckpointError>("{}: tensor {}: safetensors has no dtype {}", path.string(), name,
                             at::toString(tensor.scalar_type()));
     }
     const size_t begin = std::exchange(end, end + tensor.nbytes());
-    header[name] = {{"dtype", known->first}, {"shape", tensor.sizes().vec()}, {"data_offsets", {begin, end}}};
+    header[name] = {{"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {begin, end}}};
   }
   std::string text = header.dump();
   const uint64_t padded =
