@@ -7,6 +7,9 @@
 #include <string>
 
 #include "commands.h"
+#include "hardware/machine.h"
+#include "launch/plan.h"
+#include "launch_flags.h"
 #include "spec/load.h"
 #include "spec/starter.h"
 #include "torch_library.h"
@@ -37,12 +40,16 @@ void add_init(CLI::App& cli, std::function<int()>& command) {
 
 void add_check(CLI::App& cli, std::function<int()>& command) {
   auto* check = cli.add_subcommand("check", "Validate a job and print what it resolves to; trains nothing");
-  auto request = std::make_shared<TorchCommand>();
-  request->name = "check";
-  check->add_option("job", request->job_path, "Job spec (YAML)")->required();
-  check->add_option("--set", request->overrides, "Override a key of the job: key.path=value")
-      ->allow_extra_args(false);
-  check->callback([&command, request] { command = [request] { return run_torch_command(*request); }; });
+  auto flags = std::make_shared<LaunchFlags>();
+  add_launch_flags(*check, *flags);
+  check->callback([&command, flags] {
+    command = [flags] {
+      spec::JobSpec spec = load_spec(*flags);
+      const launch::WorkerPlan plan =
+          launch::plan_workers(spec.launch, spec.hardware, hardware::detect(), {}, "");
+      return run_torch_command({"check", flags->job_path, flags->overrides, launch::planned_world(plan)});
+    };
+  });
 }
 
 }  // namespace trainer::app

@@ -13,7 +13,7 @@ struct TorchCommand {
   std::string name;  // "worker" or "check"
   std::string job_path;
   std::vector<std::string> overrides;  // --set
-  World world;
+  World world;                         // this worker's; of check: the planned rank 0's
 };
 
 // Runs the command in libtrainer_torch.so, loaded now; returns the exit code. Throws trainer::Error.
