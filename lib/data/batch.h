@@ -21,7 +21,6 @@ struct TextBatch {
   at::Tensor labels;             // [B] int64; [B, L] float (multi-label); [B] or [B, L] float (regression)
   std::vector<int32_t> seqlens;  // [B], on the host
   std::vector<int64_t> samples;  // [B], indices in the dataset
-  int64_t max_seqlen = 0;
 
   int64_t num_samples() const { return static_cast<int64_t>(seqlens.size()); }
   int64_t num_tokens() const { return input_ids.defined() ? input_ids.size(0) : 0; }

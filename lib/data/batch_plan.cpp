@@ -4,6 +4,8 @@
 #include <numeric>
 #include <optional>
 
+#include "core/math.h"
+
 namespace trainer::data {
 namespace {
 
@@ -64,7 +66,7 @@ BatchPlan::BatchPlan(const Sampler& order, int64_t begin, const BatchOptions& op
     : order_(order), begin_(begin), options_(options), cost_(std::move(cost)) {
   if (options_.batch_tokens == 0) {
     const int64_t step = options_.batch_size * options_.num_shards();
-    num_steps_ = (order_.size() - begin_ + step - 1) / step;
+    num_steps_ = ceil_div(order_.size() - begin_, step);
     return;
   }
   ShardFiller filler(options_);

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "data/nearest.h"
+#include "spec/fault.h"
 
 namespace trainer::data {
 namespace {
@@ -146,7 +146,7 @@ int64_t DelimitedFile::column(std::string_view name) const {
     return static_cast<int64_t>(number);
   }
   fail<DataError>("{}: no column \"{}\"; columns: {}{}", path_, name, fmt::join(columns_, ", "),
-                  did_you_mean(name, columns_));
+                  spec::did_you_mean(name, {columns_.begin(), columns_.end()}));
 }
 
 }  // namespace trainer::data

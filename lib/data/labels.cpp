@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "data/nearest.h"
+#include "spec/fault.h"
 
 namespace trainer::data {
 namespace {
@@ -68,7 +68,7 @@ int64_t LabelReader::class_of(std::string_view word) const {
                     num_labels_ - 1, num_labels_);
   }
   fail<DataError>("got {}; expected one of {}{}", quote(word), fmt::join(names_, ", "),
-                  did_you_mean(word, names_));
+                  spec::did_you_mean(word, {names_.begin(), names_.end()}));
 }
 
 void LabelReader::read(std::string_view cell, std::vector<double>& values) const {

@@ -11,8 +11,8 @@ namespace trainer::data {
 
 // Reads the label cell of a row.
 //   single label  one of label_names, or an integer 0 .. num_labels-1
-//   multi-label   any number of these, separated by ',' or '|' (numbers also by spaces); an empty cell has
-//   none regression    num_labels finite numbers, separated by ',', '|' or spaces
+//   multi-label   any number of these, separated by ',' or '|' (numbers also by spaces); none: an empty cell
+//   regression    num_labels finite numbers, separated by ',', '|' or spaces
 // Spaces around a label don't count. With label_names, integers are taken too unless a name is itself an
 // integer.
 class LabelReader {

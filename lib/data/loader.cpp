@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/clock.h"
 #include "core/error.h"
 
 namespace trainer::data {
@@ -59,6 +58,15 @@ int64_t Loader::num_steps(int64_t epoch, int64_t position) const {
   return plan(epoch, position).num_steps();
 }
 
+int64_t Loader::total_steps(const spec::Train& train) const {
+  if (train.steps) return *train.steps;
+  const int64_t epochs = train.epochs.value_or(0);
+  if (train.batch_tokens == 0) return epochs * num_steps(0);
+  int64_t steps = 0;
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) steps += num_steps(epoch);
+  return steps;
+}
+
 void Loader::seek(int64_t epoch, int64_t position) {
   prefetcher_.reset();
   plan_.reset();
@@ -92,14 +100,11 @@ Prefetcher<MicroBatch>::Task Loader::make_task() {
 }
 
 MicroBatch Loader::next() {
-  const double start = monotonic_s();
   if (!prefetcher_) {
     prefetcher_ = std::make_unique<Prefetcher<MicroBatch>>([this] { return make_task(); },
                                                            options_.num_workers, options_.prefetch);
   }
-  MicroBatch result = prefetcher_->next();
-  result.wait_s = monotonic_s() - start;
-  return result;
+  return prefetcher_->next();
 }
 
 }  // namespace trainer::data

@@ -22,7 +22,8 @@ struct LoaderOptions {
   bool pin_memory = false;
 
   static LoaderOptions for_training(const Job& job);
-  // One micro-batch a step, in the file's order; of evaluation.batch_size samples, else as in training.
+  // One micro-batch a step, in the file's order; of evaluation.batch_size samples, else by tokens as in
+  // training.
   static LoaderOptions for_evaluation(const Job& job);
 };
 
@@ -34,7 +35,6 @@ struct MicroBatch {
   int64_t step_samples = 0;  // of all ranks and micro-batches of this step
   bool last_of_step = false;
   bool last_of_epoch = false;
-  double wait_s = 0;  // that next() took
 };
 
 // Feeds one rank: micro-batches of epoch after epoch without end, made ahead by threads. What comes out is a
@@ -50,6 +50,8 @@ class Loader {
   void seek(int64_t epoch, int64_t position);
   // Steps of an epoch from a position on. All epochs have equally many unless batches are made by tokens.
   int64_t num_steps(int64_t epoch, int64_t position = 0) const;
+  // Optimizer steps of the whole job.
+  int64_t total_steps(const spec::Train& train) const;
   // Throws what making the batch threw.
   MicroBatch next();
   // Values in the loss of one sample: the loss's denominator is step_samples times it.

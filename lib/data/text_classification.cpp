@@ -152,7 +152,6 @@ TextBatch TextClassification::batch(const std::vector<int64_t>& samples, uint64_
       keys[at] = static_cast<int64_t>(mix64(key + static_cast<uint64_t>(t)));
     }
     batch.seqlens.push_back(length);
-    batch.max_seqlen = std::max<int64_t>(batch.max_seqlen, length);
   }
   starts[samples.size()] = at;
 

@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/error.h"
-#include "job/estimate.h"
+#include "job/bert_config.h"
 #include "job/faults.h"
 #include "job/job.h"
 #include "spec/fault.h"
@@ -44,15 +43,7 @@ void check_files(const Job& job) {
           "model.pretrained", "{} has no weights; expected model.safetensors{}", model.string(),
           missing({"pytorch_model.bin"}) ? ", or model.init: random" : " (convert pytorch_model.bin to it)");
     }
-    try {
-      const BertShape shape = BertShape::load(model / "config.json");
-      if (s.data.max_length > shape.max_positions) {
-        faults.add("data.max_length", "got {}; {} has max_position_embeddings {}", s.data.max_length,
-                   (model / "config.json").string(), shape.max_positions);
-      }
-    } catch (const SpecError& fault) {
-      faults.add("model.pretrained", "{}", fault.what());
-    }
+    load_bert_config(job, faults);
   }
   if (fs::exists(job.output_dir, error) && !fs::is_directory(job.output_dir, error)) {
     faults.add("job.output_dir", "got {}, a file; expected a directory",

@@ -22,8 +22,8 @@ std::string counted(int64_t count, const char* noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
 }
 
-std::string mebibytes(int64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
+std::string mebibytes(double bytes) {
+  const double mib = bytes / (1 << 20);
   return mib < 10240 ? fmt::format("{:.{}f} MiB", mib, mib < 10 ? 1 : 0)
                      : fmt::format("{:.1f} GiB", mib / 1024);
 }
@@ -76,6 +76,16 @@ std::string batch(const Job& job) {
                      t.batch_size, t.gradient_accumulation, counted(job.world.size, "worker"));
 }
 
+std::string optimizer(const spec::Optimizer& o, const Estimate& e) {
+  std::string text = fmt::format("{}, learning rate {:g}; ", to_string(o.type), o.lr);
+  if (o.weight_decay == 0) return text + "no weight decay";
+  text += fmt::format("weight decay {:g} on {} in {}", o.weight_decay, counted(e.decayed.count, "parameter"),
+                      counted(e.decayed.tensors, "tensor"));
+  if (e.spared.tensors == 0) return text;
+  return text + fmt::format(", none on {} in {} (biases and norms)", grouped(e.spared.count),
+                            grouped(e.spared.tensors));
+}
+
 std::string schedule(const spec::Schedule& s) {
   std::string text(to_string(s.type));
   if (s.warmup_steps > 0) text += fmt::format(", {} of warm-up", counted(s.warmup_steps, "step"));
@@ -99,16 +109,24 @@ std::string evaluation(const Job& job) {
   return text;
 }
 
+std::string compute(const Estimate& e, const DataSize& size) {
+  const std::string step = flops(e.step_flops) + " a step";
+  return size.mean_tokens > 0
+             ? fmt::format("{} of {:.4g} tokens a sequence", step, e.tokens_per_sequence)
+             : fmt::format("at most {}, if all sequences had {:.4g} tokens", step, e.tokens_per_sequence);
+}
+
 std::string memory(const Estimate& e) {
   return fmt::format(
       "{} a worker = weights {} + gradients {} + optimizer {} + activations up to {} (estimates)",
-      mebibytes(e.total_bytes()), mebibytes(e.weight_bytes), mebibytes(e.gradient_bytes),
-      mebibytes(e.optimizer_bytes), mebibytes(e.activation_bytes));
+      mebibytes(e.total_bytes()), mebibytes(static_cast<double>(e.weight_bytes)),
+      mebibytes(static_cast<double>(e.gradient_bytes)), mebibytes(static_cast<double>(e.optimizer_bytes)),
+      mebibytes(e.activation_bytes));
 }
 
 }  // namespace
 
-std::string describe(const Job& job, const Estimate& e, const DataSize& size) {
+std::string describe(const Job& job, const Estimate& e, const DataSize& size, const std::string& machine) {
   const auto& s = job.spec;
   std::string out;
   const auto row = [&](std::string_view name, const std::string& text) {
@@ -116,6 +134,7 @@ std::string describe(const Job& job, const Estimate& e, const DataSize& size) {
   };
   row("job", fmt::format("{}; seed {}; output in {}", s.job.name, s.job.seed, job.output_dir.string()));
   row("world", world(job));
+  if (!machine.empty()) row("machine", machine);
   row("model", fmt::format("{}, {} {}; {}, {}", to_string(s.model.type),
                            s.model.init == spec::ModelInit::kRandom ? "random weights for" : "pretrained",
                            s.model.pretrained, to_string(s.model.problem_type),
@@ -124,16 +143,11 @@ std::string describe(const Job& job, const Estimate& e, const DataSize& size) {
   row("data", data(s.data, size));
   row("train", train(job, e));
   row("batch", batch(job));
-  row("optimizer", fmt::format("{}, learning rate {:g}, weight decay {:g}{}", to_string(s.optimizer.type),
-                               s.optimizer.lr, s.optimizer.weight_decay,
-                               s.optimizer.weight_decay == 0     ? ""
-                               : s.optimizer.decay_bias_and_norm ? " (all parameters)"
-                                                                 : " (not of biases and norms)"));
+  row("optimizer", optimizer(s.optimizer, e));
   row("schedule", schedule(s.schedule));
   row("evaluation", evaluation(job));
   row("memory", memory(e));
-  row("compute", fmt::format("{} a step of {:.4g} tokens a sequence{}", flops(e.step_flops),
-                             e.tokens_per_sequence, size.mean_tokens > 0 ? "" : " (max_length)"));
+  row("compute", compute(e, size));
   for (const auto& warning : job.warnings) row("warning", warning);
   return out;
 }

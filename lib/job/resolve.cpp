@@ -66,16 +66,16 @@ class Resolver {
     if (h.backend == BackendChoice::kNccl && !job_.cuda) {
       faults_.add("hardware.backend", "got nccl on CPUs; expected gloo or auto");
     }
+    if (h.backend == BackendChoice::kGloo && job_.cuda) {
+      faults_.add("hardware.backend", "got gloo on GPUs; expected nccl or auto");
+    }
     // One visible GPU for each of several workers is how Slurm's --gpus-per-task binds them.
     if (job_.cuda && cuda_devices_ > 1 && job_.world.local_size > cuda_devices_) {
       faults_.add("hardware.device",
                   "got {} workers on a node with {} GPUs; expected at most one a GPU, or cpu",
                   job_.world.local_size, cuda_devices_);
     }
-    job_.backend = job_.world.size == 1                ? "none"
-                   : h.backend != BackendChoice::kAuto ? std::string(to_string(h.backend))
-                   : job_.cuda                         ? "nccl"
-                                                       : "gloo";
+    job_.backend = job_.world.size == 1 ? "none" : job_.cuda ? "nccl" : "gloo";
     const auto& env = s_.launch.env;
     if (h.threads_per_worker > 0 && env.count("OMP_NUM_THREADS") != 0 &&
         env.at("OMP_NUM_THREADS") != std::to_string(h.threads_per_worker)) {
@@ -184,7 +184,6 @@ class Resolver {
     }
     if (!t.epochs && !t.steps) t.epochs = 3;
     // A token budget alone limits the batch: every sample has a token.
-    const int64_t batch_size = t.batch_size;
     if (t.batch_tokens > 0) {
       if (!said("train.batch_size") && t.batch_size == spec::Train().batch_size)
         t.batch_size = t.batch_tokens;
@@ -194,8 +193,8 @@ class Resolver {
       }
     } else {
       job_.global_batch = t.batch_size * t.gradient_accumulation * job_.world.size;
+      if (s_.evaluation.batch_size == 0) s_.evaluation.batch_size = t.batch_size;
     }
-    if (s_.evaluation.batch_size == 0) s_.evaluation.batch_size = batch_size;
     if (t.tf32 && !job_.cuda) warn("train.tf32", "has no effect on CPUs");
     if (t.loss_scale != spec::LossScale() && t.precision != spec::Precision::kFp16) {
       warn("train.loss_scale", "has no effect in {}, only in fp16", to_string(t.precision));

@@ -10,12 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/math.h"
 #include "spec/fault.h"
 
 namespace trainer {
 namespace {
 
-constexpr int64_t kDefaultPort = 29500;  // torch's
+constexpr int64_t kDefaultPort = 29500;       // torch's
+constexpr int64_t kMostWorkers = 10'000'000;  // spec::describe's bounds: products with it stay in 64 bits
 
 const char* variable(const char* name) {
   return std::getenv(name);
@@ -54,7 +56,7 @@ class Environment {
   }
   // A rank and the size that it must be below.
   void rank(const char* name, int64_t& rank, const char* size_name, int64_t& size) {
-    size = integer(size_name, 1);
+    size = integer(size_name, 1, kMostWorkers);
     rank = integer(name, 0);
     if (rank >= size) fault(name, fmt::format("got {}; expected less than {} ({})", rank, size_name, size));
   }
@@ -159,7 +161,7 @@ World mpi_world() {
   if (world.local_size != world.size) {
     // Open MPI tells neither nodes nor this node's number (its NODE_RANK is a rank within the node): this
     // holds for equal nodes filled in order, mpirun's default.
-    world.num_nodes = (world.size + world.local_size - 1) / world.local_size;
+    world.num_nodes = ceil_div(world.size, world.local_size);
     world.node_rank = world.rank / world.local_size;
     if (variable("MASTER_ADDR") == nullptr) {
       env.fault("MASTER_ADDR", "not set; expected the host of rank 0 (mpirun -x MASTER_ADDR=...)");

@@ -23,13 +23,11 @@ struct World {
 
 // The world when another program started this process as one of several workers; nothing when it stands
 // alone. Who may have started it, in this order:
-//   an agent or torchrun: TRAINER_WORKER=1, or TORCHELASTIC_RUN_ID and LOCAL_RANK; RANK, WORLD_SIZE,
-//   LOCAL_RANK,
-//     LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. RANK and WORLD_SIZE alone
-//     make no worker: some schedulers set them for a whole node.
+//   an agent or torchrun: TRAINER_WORKER=1, or TORCHELASTIC_RUN_ID and LOCAL_RANK; then RANK, WORLD_SIZE,
+//     LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. RANK and
+//     WORLD_SIZE alone make no worker: some schedulers set them for a whole node.
 //   srun with more than one task: SLURM_*. Rank 0's host is the step's first node; the port is MASTER_PORT,
-//   or made
-//     from the job's and the step's numbers.
+//     or made from the job's and the step's numbers.
 //   mpirun (Open MPI) with more than one process: OMPI_COMM_WORLD_*, MASTER_ADDR (when on several nodes) and
 //     MASTER_PORT (29500, torch's default, when unset).
 // Throws SpecError with every variable that is missing or malformed.

@@ -1,5 +1,6 @@
 #include <torch/torch.h>
 
+#include "core/math.h"
 #include "kernels/fused.h"
 #include "kernels/parallel.h"
 
@@ -11,10 +12,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Packs B by pack(panel, out) and multiplies: tiles of strips x panels are what threads take.
 template <class T, class Pack>

@@ -8,7 +8,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "metrics/evaluation.h"
+#include "spec/enums.h"
 
 namespace trainer::metrics {
 namespace {
@@ -39,7 +39,7 @@ Fields progress_fields(const StepRecord& record, const Plan& plan) {
 std::string metric_values(const EvaluationRecord& record) {
   std::string text;
   for (const auto& [metric, value] : record.values) {
-    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", name(metric), value);
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", spec::to_string(metric), value);
   }
   return text;
 }

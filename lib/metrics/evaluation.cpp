@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "spec/enums.h"
 
 namespace trainer::metrics {
 namespace {
@@ -21,9 +22,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // counts_: these three, then
 //   single label  [L × L] confusion matrix, row: target, column: prediction
-//   multi-label   [1 + 4 L] rows that are right as a whole, then for each label true positives, false
-//   positives,
-//                 false negatives, true negatives
+//   multi-label   [1 + 4 L] rows that are right as a whole, then for each label true positives,
+//                 false positives, false negatives, true negatives
 //   regression    [1] sum of squared errors
 enum Count { kLossSum, kTargets, kSamples, kOfProblem };
 
@@ -184,7 +184,8 @@ EvaluationMetrics::EvaluationMetrics(ProblemType problem, int64_t num_labels, st
   for (const Metric metric : wanted_) {
     if (is_defined(metric, problem)) continue;
     fail<SpecError>(
-        "evaluation.metrics: {} is not defined for this model.problem_type; expected of: {}", name(metric),
+        "evaluation.metrics: {} is not defined for this model.problem_type; expected of: {}",
+        to_string(metric),
         problem == ProblemType::kRegression ? "loss, mse, pearson, spearman" : "loss, accuracy, f1, mcc");
   }
 }
@@ -258,26 +259,6 @@ bool is_defined(Metric metric, ProblemType problem) {
 
 bool larger_is_better(Metric metric) {
   return metric != Metric::kLoss && metric != Metric::kMse;
-}
-
-const char* name(Metric metric) {
-  switch (metric) {
-    case Metric::kLoss:
-      return "loss";
-    case Metric::kAccuracy:
-      return "accuracy";
-    case Metric::kF1:
-      return "f1";
-    case Metric::kMcc:
-      return "mcc";
-    case Metric::kPearson:
-      return "pearson";
-    case Metric::kSpearman:
-      return "spearman";
-    case Metric::kMse:
-      return "mse";
-  }
-  return "";
 }
 
 }  // namespace trainer::metrics

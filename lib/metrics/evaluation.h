@@ -53,7 +53,5 @@ class EvaluationMetrics {
 bool is_defined(spec::Metric metric, spec::ProblemType problem);
 // Whether a larger value is better.
 bool larger_is_better(spec::Metric metric);
-// The metric's name in the spec, the console and metrics.jsonl.
-const char* name(spec::Metric metric);
 
 }  // namespace trainer::metrics

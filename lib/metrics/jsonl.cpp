@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "metrics/evaluation.h"
+#include "spec/enums.h"
 
 namespace trainer::metrics {
 namespace {
@@ -27,7 +27,7 @@ void add(Json& json, const Rates& rates, double mfu) {
 
 Json values(const EvaluationRecord& record) {
   Json json = Json::object();
-  for (const auto& [metric, value] : record.values) json[name(metric)] = value;
+  for (const auto& [metric, value] : record.values) json[spec::to_string(metric)] = value;
   return json;
 }
 

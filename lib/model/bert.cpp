@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "model/embedding.h"
+#include "spec/enums.h"
 
 // B sequences, N tokens in all of them, C channels, I intermediate channels, L labels.
 
@@ -30,18 +31,6 @@ at::Tensor loss_sum(ProblemType problem, const at::Tensor& logits, const at::Ten
       return at::mse_loss(logits, labels.to(at::kFloat).view_as(logits), kSum);
   }
   return {};
-}
-
-const char* problem_name(ProblemType problem) {
-  switch (problem) {
-    case ProblemType::kSingleLabel:
-      return "single_label_classification";
-    case ProblemType::kMultiLabel:
-      return "multi_label_classification";
-    case ProblemType::kRegression:
-      return "regression";
-  }
-  return "";
 }
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -138,7 +127,7 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
     if (!is_gelu) wide = config_.hidden_act == Activation::kRelu ? at::relu(wide) : at::gelu(wide, "tanh");
     add_norm(linear(wide, layer.output.weight, layer.output.bias), layer.output_norm);
   }
-  // B rows only: fp32 costs nothing.
+  // B rows only: fp32 on CPUs; on GPUs autocast casts for at::linear, as it does for transformers.
   const at::Tensor pooled = at::tanh(linear(hidden.residual, pooler_.weight, pooler_.bias));
   const at::Tensor dropped = kernels::dropout(pooled, dropout(classifier_dropout(), row_keys, site));
   return linear(dropped, classifier_.weight, classifier_.bias).to(at::kFloat);
@@ -162,17 +151,9 @@ Output BertClassifier::empty_output(const data::TextBatch& batch) const {
 }
 
 double BertClassifier::forward_flops(const std::vector<int32_t>& seqlens) const {
-  const auto channels = static_cast<double>(config_.hidden_size);
-  const auto wide = static_cast<double>(config_.intermediate_size);
-  double tokens = 0, pairs = 0;  // pairs of tokens that attend to each other
+  double tokens = 0, pairs = 0;
   for (const double length : seqlens) tokens += length, pairs += length * length;
-  const auto num_layers = static_cast<double>(config_.num_hidden_layers);
-  const auto batch = static_cast<double>(seqlens.size());
-  const double mlp_rows = tokens * (num_layers - 1) + batch;  // the last layer's are first tokens
-  const double macs = num_layers * (3 * tokens * channels * channels + 2 * pairs * channels) +
-                      mlp_rows * (channels * channels + 2 * channels * wide) +
-                      batch * channels * (channels + static_cast<double>(options_.num_labels));
-  return 2 * macs;
+  return config_.forward_flops(static_cast<double>(seqlens.size()), tokens, pairs, options_.num_labels);
 }
 
 bool BertClassifier::is_bias_or_norm(const std::string& parameter_name) const {
@@ -209,7 +190,7 @@ void BertClassifier::save_pretrained(const fs::path& directory) const {
     json.erase(stale);
   json["architectures"] = {"BertForSequenceClassification"};
   json["torch_dtype"] = "float32";
-  json["problem_type"] = problem_name(options_.problem_type);
+  json["problem_type"] = spec::to_string(options_.problem_type);
   json["hidden_dropout_prob"] = config_.hidden_dropout_prob;
   json["attention_probs_dropout_prob"] = config_.attention_probs_dropout_prob;
   json["classifier_dropout"] = classifier_dropout();

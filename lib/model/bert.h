@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "job/bert_config.h"
 #include "kernels/ops.h"
-#include "model/bert_config.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 

@@ -4,14 +4,12 @@
 #include "core/file.h"
 #include "model/bert.h"
 #include "model/hf_weights.h"
+#include "text/wordpiece.h"
 
 namespace trainer::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "vocab.txt",
-                                           "special_tokens_map.json", "added_tokens.json"};
 
 at::ScalarType compute_dtype(spec::Precision precision) {
   switch (precision) {
@@ -47,15 +45,7 @@ Loaded make_model(const Job& job, int64_t tokenizer_vocab_size) {
   const fs::path directory = spec.pretrained;
   check_directory(directory);
 
-  BertConfig config = BertConfig::load(directory / "config.json");
-  if (job.spec.data.max_length > config.max_position_embeddings) {
-    fail<SpecError>("data.max_length: got {}; expected <= {}, the max_position_embeddings of {}",
-                    job.spec.data.max_length, config.max_position_embeddings, directory.string());
-  }
-  if (tokenizer_vocab_size > config.vocab_size) {
-    fail<SpecError>("model.pretrained: the tokenizer in {} has {} tokens, the model's vocab_size is {}",
-                    directory.string(), tokenizer_vocab_size, config.vocab_size);
-  }
+  BertConfig config = load_bert_config(job, tokenizer_vocab_size);
   config.hidden_dropout_prob = spec.hidden_dropout.value_or(config.hidden_dropout_prob);
   config.attention_probs_dropout_prob = spec.attention_dropout.value_or(config.attention_probs_dropout_prob);
   if (spec.classifier_dropout) config.classifier_dropout = spec.classifier_dropout;
@@ -65,10 +55,9 @@ Loaded make_model(const Job& job, int64_t tokenizer_vocab_size) {
                                   .compute_dtype = compute_dtype(job.spec.train.precision),
                                   .label_names = job.spec.data.label_names,
                                   .tokenizer_files = {}};
-  for (const char* name : kTokenizerFiles) {
-    // Kept in memory (1 MB): saving must not depend on a directory that may be gone by then.
-    if (fs::exists(directory / name)) options.tokenizer_files.emplace_back(name, read_file(directory / name));
-  }
+  // Kept in memory (1 MB): saving must not depend on a directory that may be gone by then.
+  for (const std::string& name : text::tokenizer_files(directory))
+    options.tokenizer_files.emplace_back(name, read_file(directory / name));
   auto model = std::make_shared<BertClassifier>(std::move(config), std::move(options));
   const auto seed = static_cast<uint64_t>(job.spec.job.seed);
   LoadReport report;

@@ -10,7 +10,9 @@
 
 namespace trainer::spec {
 
-constexpr double kMillion = 1e6;  // far beyond use; keeps products of counts within 64 bits
+// Far beyond use; they keep products of counts (batch size × accumulation × nodes × workers) within 64 bits.
+constexpr double kMillion = 1e6, kMostAccumulation = 1e5, kMostNodes = 1e4, kMostWorkersPerNode = 1e3;
+constexpr double kMostSteps = 1e8;  // learning rates of all steps are one table
 
 template <class V>
 void describe(V& v, Job& j) {
@@ -92,17 +94,18 @@ template <class V>
 void describe(V& v, Train& t) {
   v("epochs", t.epochs, at_least(1).at_most(kMillion).also({"num_epochs", "num_train_epochs", "max_epochs"}),
     "Passes over the training samples; give epochs or steps; neither: 3 epochs");
-  v("steps", t.steps, at_least(1).also({"max_steps", "num_steps", "total_steps"}),
+  v("steps", t.steps, at_least(1).at_most(kMostSteps).also({"max_steps", "num_steps", "total_steps"}),
     "Optimizer steps, instead of epochs");
   v("batch_size", t.batch_size,
     at_least(1).at_most(kMillion).in("samples").also(
         {"per_device_train_batch_size", "train_batch_size", "micro_batch_size"}),
     "Samples per rank and micro-batch; the sample limit when batch_tokens is set");
-  v("batch_tokens", t.batch_tokens, at_least(0).in("tokens").also({"max_tokens", "tokens_per_batch"}),
+  v("batch_tokens", t.batch_tokens,
+    at_least(0).at_most(kMillion).in("tokens").also({"max_tokens", "tokens_per_batch"}),
     "Token budget per rank and micro-batch; 0: batches by sample count");
   v("gradient_accumulation", t.gradient_accumulation,
     at_least(1)
-        .at_most(kMillion)
+        .at_most(kMostAccumulation)
         .in("micro-batches")
         .also({"gradient_accumulation_steps", "accumulation", "accumulate_grad_batches"}),
     "Micro-batches per rank and optimizer step");
@@ -159,7 +162,7 @@ void describe(V& v, Evaluation& e) {
     "When to evaluate: at the end of every epoch, never, or every so many steps");
   v("batch_size", e.batch_size,
     at_least(0).at_most(kMillion).in("samples").also({"per_device_eval_batch_size", "eval_batch_size"}),
-    "Samples per rank and evaluation batch; 0: as train.batch_size");
+    "Samples per rank and evaluation batch; 0: as in training, by train.batch_tokens where that is set");
   v("metrics", e.metrics, anything().also({"metric"}), "What is computed over all evaluation samples");
   v("best", e.best, anything().also({"metric_for_best_model", "monitor"}),
     "Metric by which the best model is kept; unset: none, the last model is kept");
@@ -190,10 +193,11 @@ template <class V>
 void describe(V& v, Launch& l) {
   v("nproc_per_node", l.nproc_per_node,
     words_or_at_least({"auto", "gpu", "cpu"}, 1)
+        .at_most(kMostWorkersPerNode)
         .in("workers")
         .also({"num_processes", "num_gpus", "gpus", "nproc"}),
     "Workers on each node: a number, gpu: one per GPU, cpu: one per core, auto: gpu, or one without GPUs");
-  v("nnodes", l.nnodes, at_least(1).at_most(kMillion).also({"num_nodes", "num_machines", "nodes"}),
+  v("nnodes", l.nnodes, at_least(1).at_most(kMostNodes).also({"num_nodes", "num_machines", "nodes"}),
     "Nodes of the job; trainer run is started once on each");
   v("node_rank", l.node_rank, at_least(0).at_most(kMillion).also({"machine_rank"}),
     "This node's number, from 0");
@@ -209,9 +213,9 @@ void describe(V& v, Launch& l) {
 template <class V>
 void describe(V& v, Checkpoint& c) {
   v("save_final", c.save_final, anything().also({"save_last"}),
-    "Whether the model is written to <output_dir> at the end");
+    "Whether the model is written to <output_dir>/final at the end");
   v("save_best", c.save_best, anything().also({"load_best_model_at_end", "save_top_k"}),
-    "Whether the best model by evaluation.best is written to <output_dir>");
+    "Whether the best model by evaluation.best is written to <output_dir>/best");
 }
 
 template <class V>

@@ -78,6 +78,11 @@ std::string_view nearest(std::string_view word, const std::vector<std::string_vi
   return best;
 }
 
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates) {
+  const std::string_view near = nearest(word, candidates);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
 std::string shown(std::string_view text) {
   if (is_number(text)) return std::string(text.substr(0, 60));
   std::string out = "\"";

@@ -32,6 +32,8 @@ class Faults {
 // The candidate nearest to `word` by edit distance (a swap of neighbours counts as one), empty when none is
 // near enough to be what was meant.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates);
+// "; did you mean x?" with the nearest, or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
 
 // Text as messages show it: numbers bare, everything else in quotes, without control characters, at most 60
 // characters.

@@ -121,7 +121,7 @@ struct Schedule {
 
 struct Evaluation {
   std::string every = "epoch";  // "epoch", "never" or a number of steps
-  int64_t batch_size = 0;       // 0: as train.batch_size
+  int64_t batch_size = 0;       // 0: as in training
   std::vector<Metric> metrics = {Metric::kLoss, Metric::kAccuracy};
   std::optional<Metric> best;       // empty: the last model is the best
   int64_t early_stop_patience = 0;  // evaluations without a better one; 0: never

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -236,8 +237,8 @@ class Reader {
   static std::string meant(const Node& node, const std::vector<std::string_view>& words) {
     if (node.kind != Node::Kind::kScalar) return "";
     // Short words are all near each other: "gpu" does not mean cpu.
-    const auto word =
-        node.scalar.size() < 4 ? same_but_for_case(node.scalar, words) : nearest(node.scalar, words);
+    if (node.scalar.size() >= 4) return did_you_mean(node.scalar, words);
+    const auto word = same_but_for_case(node.scalar, words);
     return word.empty() ? "" : fmt::format("; did you mean {}?", word);
   }
 
@@ -270,7 +271,7 @@ class Reader {
       }
       here.push_back(key.name);
     }
-    if (const auto near = nearest(name, here); !near.empty()) return fmt::format("; did you mean {}?", near);
+    if (auto near = did_you_mean(name, here); !near.empty()) return near;
     KeyIndex index;
     JobSpec spec;
     describe(index, spec);

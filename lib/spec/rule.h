@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <string_view>
@@ -8,8 +7,7 @@
 
 namespace trainer::spec {
 
-// What a key's value may be beyond its C++ type, built up in describe.h:
-// above(0).unit_of("s").also("timeout").
+// What a key's value may be beyond its C++ type, built up in describe.h: above(0).in("s").also({"timeout"}).
 struct Rule {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -20,7 +18,6 @@ struct Rule {
   bool is_column = false;                     // of a string: a name, or a number from 0
   std::vector<std::string_view> other_names;  // what other trainers call it: for "did you mean"
 
-  bool is_bounded() const { return std::isfinite(min) || std::isfinite(max); }
   bool admits(double value) const {
     return (min_is_open ? value > min : value >= min) && (max_is_open ? value < max : value <= max);
   }

@@ -33,7 +33,6 @@ trainer::data::TextBatch read_batch(const trainer::model::SafetensorsFile& file)
   }
   batch.position_ids = at::cat(positions);
   batch.cu_seqlens = at::constant_pad_nd(lengths.cumsum(0), {1, 0}).to(at::kInt);
-  batch.max_seqlen = lengths.max().item<int64_t>();
   return batch;
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("a missing column lists those there are, and the nearest") {
   CHECK_THROWS_MATCHES(
       file.column("quality"), DataError,
       Message(path + ": no column \"quality\"; columns: Quality, #1 String, id, id; did you mean "
-                     "\"Quality\"?"));
+                     "Quality?"));
   CHECK_THROWS_MATCHES(file.column("4"), DataError,
                        Message(path + ": no column \"4\"; columns: Quality, #1 String, id, id"));
   CHECK_THROWS_MATCHES(file.column("id"), DataError,

@@ -201,6 +201,38 @@ TEST_CASE("a loader's options are the job's") {
   CHECK(LoaderOptions::for_evaluation(job).batch.batch_tokens == 100);
 }
 
+TEST_CASE("a job's steps are known before it begins, also by tokens") {
+  const TemporaryDirectory dir;
+  const auto data = dataset(dir, 61);
+  LoaderOptions options;
+  options.batch = {4, 0, 1, 2};
+  trainer::spec::Train train;
+  train.epochs = 3;
+  CHECK(Loader(data, options).total_steps(train) == 3 * 8);
+  train.steps = 5;
+  CHECK(Loader(data, options).total_steps(train) == 5);
+  train.steps.reset();
+  options.batch.batch_tokens = train.batch_tokens = 40;
+  Loader loader(data, options);
+  int64_t steps = 0;
+  for (MicroBatch micro = loader.next(); micro.epoch < 3; micro = loader.next()) ++steps;
+  CHECK(loader.total_steps(train) == steps);
+}
+
+TEST_CASE("evaluation has the job's token budget unless it has a batch size") {
+  const TemporaryDirectory dir;
+  trainer::Job job;
+  job.spec.train.batch_size = job.spec.train.batch_tokens = 40;
+  Loader loader(dataset(dir, 61), LoaderOptions::for_evaluation(job));
+  int64_t samples = 0;
+  for (int64_t left = loader.num_steps(0); left > 0; --left) {
+    const MicroBatch micro = loader.next();
+    CHECK(micro.batch.num_tokens() <= 40);
+    samples += micro.batch.num_samples();
+  }
+  CHECK(samples == 61);
+}
+
 TEST_CASE("a sample larger than the token budget is named") {
   const TemporaryDirectory dir;
   const auto data = dataset(dir, 5);  // of 4, 11, 18, 25 and 9 tokens

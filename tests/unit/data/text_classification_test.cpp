@@ -56,7 +56,6 @@ TEST_CASE("a batch is its samples end to end") {
     CHECK(batch.labels.scalar_type() == at::kLong);
     CHECK(batch.seqlens == std::vector<int32_t>{4, 6});
     CHECK(batch.samples == Longs{2, 0});
-    CHECK(batch.max_seqlen == 6);
     CHECK(batch.num_tokens() == 10);
   }
   CHECK(data.lengths(2) == std::vector<int32_t>{6, 4, 4});

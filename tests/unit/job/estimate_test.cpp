@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "job/bert_config.h"
 #include "spec/load.h"
 
 namespace fs = std::filesystem;
@@ -29,34 +30,26 @@ struct ModelDirectory {
 };
 
 constexpr const char* kTiny =
-    R"({"model_type": "bert", "vocab_size": 101, "hidden_size": 24, "num_hidden_layers": 2,
+    R"({"model_type": "bert", "vocab_size": 101, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
   "intermediate_size": 40, "max_position_embeddings": 31, "type_vocab_size": 1})";
 
 Job job_on(const fs::path& model, const std::string& yaml, World world = {}) {
-  return resolve(spec::parse(yaml, "job.yaml",
-                             {"model.pretrained=" + model.string(), "data.train.text=a", "data.train.label=b",
-                              "data.train.path=t.tsv", "data.validation.path=d.tsv"}),
-                 world, 0);
+  spec::JobSpec spec =
+      spec::parse(yaml, "job.yaml",
+                  {"model.pretrained=" + model.string(), "data.train.text=a", "data.train.label=b",
+                   "data.train.path=t.tsv", "data.validation.path=d.tsv"});
+  if (!spec.said.contains("data.max_length")) spec.data.max_length = 16;
+  return resolve(spec, world, 0);
 }
 
 }  // namespace
 
-TEST_CASE("parameters and FLOPs of a BERT are those of transformers and torch's counter") {
-  const auto rows = nlohmann::json::parse(read_file(TEST_DATA "/job/bert_sizes.json"));
-  REQUIRE(rows.size() == 9);
-  for (const auto& row : rows) {
-    const ModelDirectory model(row["config"].dump());
-    const BertShape shape = BertShape::load(model.path / "config.json");
-    INFO(row.dump());
-    CHECK(shape.parameters(row["num_labels"]) == row["parameters"]);
-    CHECK(shape.forward_flops(row["batch"], row["tokens"], row["num_labels"]) ==
-          row["forward_flops"].get<double>());
-  }
-}
-
 TEST_CASE("a job's memory, steps and FLOPs follow from its spec") {
   const ModelDirectory model(kTiny);
-  const BertShape shape = BertShape::load(model.path / "config.json");
+  const BertConfig config = BertConfig::load(model.path / "config.json");
+  const auto step_flops = [&](double sequences, double tokens) {
+    return Approx(3 * config.forward_flops(sequences, sequences * tokens, sequences * tokens * tokens, 2));
+  };
   World world;
   world.size = world.local_size = 2;
   const std::string common = "train: {epochs: 3, batch_size: 4, gradient_accumulation: 2, precision: ";
@@ -70,14 +63,18 @@ TEST_CASE("a job's memory, steps and FLOPs follow from its spec") {
   CHECK(e.activation_bytes > 0);
   CHECK(e.steps_per_epoch == 7);  // 6 steps of 16 samples and one of 4
   CHECK(e.steps == 21);
-  CHECK(e.step_flops == Approx(3 * shape.forward_flops(16, 10, 2)));
+  CHECK(e.step_flops == step_flops(16, 10));
   CHECK(estimate(fp32).steps == 0);
-  CHECK(estimate(fp32).step_flops == Approx(3 * shape.forward_flops(16, 16, 2)));
+  CHECK(estimate(fp32).step_flops == step_flops(16, 16));
 
-  const Estimate bf16 = estimate(job_on(model.path, common + "bf16}\ndata: {max_length: 16}", world));
-  const int64_t matrices = 2 * (4 * 24 * 24 + 2 * 24 * 40);
-  CHECK(bf16.weight_bytes == 4 * 12850 + 2 * matrices);
-  CHECK(bf16.activation_bytes < e.activation_bytes);
+  const int64_t matrices = 2 * (4 * 24 * 24 + 2 * 24 * 40);  // copies of them where ATen multiplies
+  Job bf16 = job_on(model.path, common + "bf16}\ndata: {max_length: 16}", world);
+  CHECK(estimate(bf16).weight_bytes == 4 * 12850);
+  CHECK(estimate(bf16).activation_bytes < e.activation_bytes);
+  bf16.cuda = true;
+  CHECK(estimate(bf16).weight_bytes == 4 * 12850 + 2 * matrices);
+  CHECK(estimate(job_on(model.path, common + "fp16}\ndata: {max_length: 16}")).weight_bytes ==
+        4 * 12850 + 2 * matrices);
 
   const auto optimizer_bytes = [&](const std::string& yaml) {
     return estimate(job_on(model.path, yaml)).optimizer_bytes;
@@ -87,7 +84,31 @@ TEST_CASE("a job's memory, steps and FLOPs follow from its spec") {
   CHECK(optimizer_bytes("optimizer: {type: adagrad}") == 4 * 12850);
   CHECK(estimate(job_on(model.path, "train: {steps: 9}")).steps == 9);
   const Job by_tokens = job_on(model.path, "train: {batch_tokens: 160}", world);
-  CHECK(estimate(by_tokens, {0, 10}).step_flops == Approx(3 * shape.forward_flops(32, 10, 2)));
+  CHECK(estimate(by_tokens, {100, 10}).steps == 0);
+  CHECK(estimate(by_tokens, {100, 10, 17}).steps == 17);
+  CHECK(estimate(by_tokens, {0, 10}).step_flops == step_flops(32, 10));
+}
+
+TEST_CASE("parameters that decay and those spared are counted") {
+  const ModelDirectory model(kTiny);
+  const auto of = [&](const std::string& yaml) { return estimate(job_on(model.path, yaml)); };
+  const Estimate e = of("job: {name: a}");
+  CHECK(e.decayed.count == (101 + 31 + 1) * 24 + 2 * (4 * 24 * 24 + 2 * 24 * 40) + 24 * 24 + 2 * 24);
+  CHECK(e.decayed.tensors == 3 + 2 * 4 + 2);
+  CHECK(e.spared.count == e.parameters - e.decayed.count);
+  CHECK(e.spared.tensors == 2 + 2 * 8 + 2);
+  const Estimate all = of("optimizer: {decay_bias_and_norm: true}");
+  CHECK(all.decayed.count == all.parameters);
+  CHECK(all.decayed.tensors == e.decayed.tensors + e.spared.tensors);
+  CHECK(all.spared.tensors == 0);
+}
+
+TEST_CASE("more steps than a table of learning rates holds are refused") {
+  const ModelDirectory model(kTiny);
+  CHECK_THROWS_MATCHES(estimate(job_on(model.path, "train: {epochs: 1000000, batch_size: 1}"), {101, 5}),
+                       SpecError,
+                       Message("job.yaml:1:17: train.epochs: got 1000000, 101000000 steps in all; expected "
+                               "at most 100000000\n1 fault in job.yaml"));
 }
 
 TEST_CASE("a job is described in a table") {
@@ -102,42 +123,23 @@ TEST_CASE("a job is described in a table") {
                          "evaluation: {metrics: [loss, accuracy], best: f1}",
                          world);
   const DataSize size{3668, 12.5};
-  CHECK(describe(job, estimate(job, size), size) == fmt::format(R"(  job        a; seed 42; output in runs/a
+  CHECK(describe(job, estimate(job, size), size, "a CPU") ==
+        fmt::format(R"(  job        a; seed 42; output in runs/a
   world      2 workers on 1 node, cpu, gloo
+  machine    a CPU
   model      bert_classifier, pretrained {}; single_label_classification, 2 outputs
   parameters 12,850, 12,850 of them trainable
   data       t.tsv (3,668 samples); validation d.tsv; at most 31 tokens, mean 12.5
   train      3 epochs, 345 steps; bf16 (TF32); gradient norm clipped at 1
   batch      32 samples = 16 a worker x 1 accumulated x 2 workers
-  optimizer  adamw, learning rate 5e-05, weight decay 0.01 (not of biases and norms)
+  optimizer  adamw, learning rate 5e-05; weight decay 0.01 on 12,264 parameters in 13 tensors, none on 586 in 20 (biases and norms)
   schedule   linear, 100 steps of warm-up
   evaluation every epoch: loss, accuracy, f1; best by f1
-  memory     0.9 MiB a worker = weights 0.1 MiB + gradients 0.0 MiB + optimizer 0.1 MiB + activations up to 0.7 MiB (estimates)
+  memory     0.9 MiB a worker = weights 0.0 MiB + gradients 0.0 MiB + optimizer 0.1 MiB + activations up to 0.7 MiB (estimates)
   compute    17.8 MFLOP a step of 12.5 tokens a sequence
   warning    job.yaml:2:32: train.tf32: has no effect on CPUs
 )",
-                                                                model.path.string()));
-}
-
-TEST_CASE("a config.json that is none of a BERT is refused") {
-  const auto load = [](const char* config) {
-    const ModelDirectory model(config);
-    try {
-      BertShape::load(model.path / "config.json");
-    } catch (const SpecError& error) {
-      return std::string(error.what()).substr(model.path.string().size());
-    }
-    return std::string("no fault");
-  };
-  CHECK(load(R"({"model_type": "gpt2"})") == "/config.json: model_type: got \"gpt2\"; expected \"bert\"");
-  CHECK(load(R"({"hidden_size": -3})") ==
-        "/config.json: hidden_size: got -3; expected an integer from 1 to 100000000");
-  CHECK(load(R"({"hidden_size": "384"})") ==
-        "/config.json: hidden_size: got \"384\"; expected an integer from 1 to 100000000");
-  CHECK(load("[]") == "/config.json: expected a JSON object");
-  CHECK(load("{").rfind("/config.json: not valid JSON: ", 0) == 0);
-  CHECK_THROWS_MATCHES(BertShape::load("/nowhere/config.json"), SpecError,
-                       Message("/nowhere/config.json: cannot open: No such file or directory"));
+                    model.path.string()));
 }
 
 TEST_CASE("files that a job needs and lacks are named together") {
@@ -156,6 +158,9 @@ TEST_CASE("files that a job needs and lacks are named together") {
                        Message("--set model.pretrained: " + model.path.string() +
                                " has no weights; expected model.safetensors, or model.init: random\n"
                                "1 fault in job.yaml"));
+  CHECK_THROWS_MATCHES(check({"model.init=random", "data.train.text_pair=c"}), SpecError,
+                       Message("--set data.train.text_pair: got \"c\"; " + model.path.string() +
+                               "/config.json has type_vocab_size 1, a pair needs 2\n1 fault in job.yaml"));
   CHECK_THROWS_MATCHES(check({"model.init=random", "data.max_length=64", "data.train.path=/nowhere/a.tsv",
                               "data.validation.path=" + model.path.string(), "job.output_dir=" + t}),
                        SpecError,

@@ -71,7 +71,7 @@ TEST_CASE("what a spec leaves open is resolved") {
   CHECK(job.warnings.empty());
   CHECK(resolved("job: {name: a}", {}, world, 4).backend == "nccl");
   CHECK(resolved("job: {name: a}", {}, world, 1).cuda);  // one visible GPU a worker
-  CHECK(resolved("hardware: {backend: gloo}", {}, world, 4).backend == "gloo");
+  CHECK(resolved("hardware: {device: cpu, backend: gloo}", {}, world, 4).backend == "gloo");
   CHECK(resolved("job: {name: a}").backend == "none");
   CHECK(resolved("evaluation: {every: 50}").evaluation_every == 50);
   CHECK(resolved("evaluation: {every: never}").evaluation_every == -1);
@@ -93,7 +93,8 @@ TEST_CASE("a token budget alone limits the batch") {
   const Job job = resolved("train: {batch_tokens: 4096}");
   CHECK(job.global_batch == 0);
   CHECK(job.spec.train.batch_size == 4096);
-  CHECK(job.spec.evaluation.batch_size == 16);
+  CHECK(job.spec.evaluation.batch_size == 0);  // evaluation has the same budget
+  CHECK(resolved("train: {batch_tokens: 4096}\nevaluation: {batch_size: 8}").spec.evaluation.batch_size == 8);
   CHECK(resolved("train: {batch_tokens: 4096, batch_size: 16}").spec.train.batch_size == 16);
 }
 

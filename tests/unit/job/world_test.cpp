@@ -106,7 +106,7 @@ TEST_CASE("every missing or malformed variable of torchrun is named") {
   CHECK_THROWS_MATCHES(world_with(bad), SpecError,
                        Message("RANK: got 8; expected less than WORLD_SIZE (8)\n"
                                "LOCAL_RANK: got \"one\"; expected an integer >= 0\n"
-                               "GROUP_WORLD_SIZE: got 0; expected an integer >= 1\n"
+                               "GROUP_WORLD_SIZE: got 0; expected an integer from 1 to 10000000\n"
                                "GROUP_RANK: got 1; expected less than GROUP_WORLD_SIZE (1)\n"
                                "MASTER_ADDR: not set; expected it from torchrun\n"
                                "MASTER_PORT: got 99999; expected an integer from 0 to 65535\n"

@@ -84,8 +84,8 @@ TEST_CASE("metrics equal scikit-learn's and scipy's, however the samples are spl
                 .epsilon(1e-12));
       for (const auto& [metric, value] : values) {
         if (metric == Metric::kLoss) continue;
-        const Json& expected = test["expected"].at(trainer::metrics::name(metric));
-        INFO(trainer::metrics::name(metric));
+        const Json& expected = test["expected"].at(trainer::spec::to_string(metric));
+        INFO(trainer::spec::to_string(metric));
         if (expected.is_null()) {
           CHECK(std::isnan(value));
         } else {

@@ -142,6 +142,12 @@ TEST_CASE("biases and norms are told from what weight decay is for") {
   CHECK(model->is_bias_or_norm("bert.encoder.layer.0.attention.self.qkv.bias"));
   CHECK_FALSE(model->is_bias_or_norm("bert.encoder.layer.0.attention.self.qkv.weight"));
   CHECK_FALSE(model->is_bias_or_norm("bert.embeddings.word_embeddings.weight"));
+
+  ParameterCount weights, rest;
+  for (const auto& item : model->named_parameters())
+    (model->is_bias_or_norm(item.key()) ? rest : weights) += {item.value().numel(), 1};
+  CHECK(weights == model->config().weights(3));
+  CHECK(rest == model->config().biases_and_norms(3));
 }
 
 TEST_CASE("floating-point operations are those of the matrix products that are executed") {

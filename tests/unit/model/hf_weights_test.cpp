@@ -156,14 +156,15 @@ TEST_CASE("model.pretrained must be a directory of a BERT that fits the job") {
   CHECK_THROWS_MATCHES(make_model(job_of(dir.path)), SpecError,
                        Message("model.pretrained: " + dir.path.string() + " has no config.json" + hint));
   Job job = tiny_job();
+  const std::string config = (kReferenceBert / "config.json").string();
   CHECK_THROWS_MATCHES(make_model(job, 701), SpecError,
-                       Message("model.pretrained: the tokenizer in " + kReferenceBert.string() +
-                               " has 701 tokens, the model's vocab_size is 700"));
+                       Message("model.pretrained: the tokenizer has 701 tokens; " + config +
+                               " has vocab_size 700\n1 fault in the job spec"));
   CHECK_NOTHROW(make_model(job, 700));
   job.spec.data.max_length = 65;
   CHECK_THROWS_MATCHES(make_model(job), SpecError,
-                       Message("data.max_length: got 65; expected <= 64, the max_position_embeddings of " +
-                               kReferenceBert.string()));
+                       Message("data.max_length: got 65; " + config +
+                               " has max_position_embeddings 64\n1 fault in the job spec"));
 }
 
 TEST_CASE("a model that cannot be saved says where") {

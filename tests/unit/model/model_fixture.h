@@ -50,7 +50,6 @@ inline data::TextBatch make_batch(const at::Tensor& lengths, at::Tensor input_id
   for (int64_t i = 0; i < lengths.size(0); ++i) {
     batch.seqlens.push_back(lengths[i].item<int32_t>());
     batch.samples.push_back(i);
-    batch.max_seqlen = std::max<int64_t>(batch.max_seqlen, batch.seqlens.back());
     positions.push_back(at::arange(batch.seqlens.back(), at::kLong));
   }
   if (!positions.empty()) batch.position_ids = at::cat(positions);
