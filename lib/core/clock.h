@@ -16,4 +16,9 @@ inline double monotonic_s() {
   return static_cast<double>(monotonic_ns()) * 1e-9;
 }
 
+// Time of day, seconds since 1970.
+inline double unix_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace trainer

@@ -17,32 +17,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags, mode_t mode = 0644)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
+Descriptor open_file(const fs::path& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+}
 
 void sync_path(const fs::path& path, int flags) {
-  const Descriptor fd(path, flags);
-  if (!fd.ok() || ::fsync(fd.get()) != 0) {
+  const Descriptor fd = open_file(path, flags);
+  if (!fd.is_open() || ::fsync(fd.get()) != 0) {
     fail<CheckpointError>("{}: cannot flush to disk: {}", path.string(), std::strerror(errno));
   }
 }
 
 size_t open_size(const Descriptor& fd, const fs::path& path) {
   struct stat info {};
-  if (!fd.ok() || ::fstat(fd.get(), &info) != 0) {
+  if (!fd.is_open() || ::fstat(fd.get(), &info) != 0) {
     fail<DataError>("{}: cannot open: {}", path.string(), std::strerror(errno));
   }
   if (S_ISDIR(info.st_mode)) fail<DataError>("{}: is a directory, expected a file", path.string());
@@ -52,7 +40,7 @@ size_t open_size(const Descriptor& fd, const fs::path& path) {
 }  // namespace
 
 std::string read_file(const fs::path& path) {
-  const Descriptor fd(path, O_RDONLY);
+  const Descriptor fd = open_file(path, O_RDONLY);
   std::string contents(open_size(fd, path), '\0');
   size_t done = 0;
   for (;;) {
@@ -70,17 +58,13 @@ std::string read_file(const fs::path& path) {
 void write_file_atomic(const fs::path& path, std::string_view contents) {
   const fs::path temporary = path.string() + fmt::format(".tmp{}", ::getpid());
   {
-    const Descriptor fd(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    if (!fd.ok()) fail<CheckpointError>("{}: cannot create: {}", temporary.string(), std::strerror(errno));
-    for (size_t done = 0; done < contents.size();) {
-      const ssize_t n = ::write(fd.get(), contents.data() + done, contents.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        const int error = errno;
-        ::unlink(temporary.c_str());
-        fail<CheckpointError>("{}: cannot write: {}", path.string(), std::strerror(error));
-      }
-      done += static_cast<size_t>(n);
+    const Descriptor fd = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!fd.is_open())
+      fail<CheckpointError>("{}: cannot create: {}", temporary.string(), std::strerror(errno));
+    if (!write_all(fd.get(), contents)) {
+      const int error = errno;
+      ::unlink(temporary.c_str());
+      fail<CheckpointError>("{}: cannot write: {}", path.string(), std::strerror(error));
     }
     if (::fsync(fd.get()) != 0) {
       fail<CheckpointError>("{}: cannot flush to disk: {}", path.string(), std::strerror(errno));
@@ -107,7 +91,7 @@ void replace_directory(const fs::path& source, const fs::path& target) {
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor fd(path, O_RDONLY);
+  const Descriptor fd = open_file(path, O_RDONLY);
   size_ = open_size(fd, path);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -126,20 +110,16 @@ DirectoryLock::DirectoryLock(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
   const fs::path path = directory / ".lock";
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail<SpecError>("{}: cannot write here: {}", directory.string(), std::strerror(errno));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int reason = errno;
-  ::close(fd_);
-  if (reason == EWOULDBLOCK) {
+  fd_ = open_file(path, O_RDWR | O_CREAT);
+  if (!fd_.is_open()) {
+    fail<SpecError>("{}: cannot write here: {}", directory.string(), std::strerror(errno));
+  }
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK) {
     fail<SpecError>("{}: is in use by another run; hint: give this one another job.output_dir",
                     directory.string());
   }
-  fail<SpecError>("{}: cannot lock: {}", path.string(), std::strerror(reason));
-}
-
-DirectoryLock::~DirectoryLock() {
-  ::close(fd_);
+  fail<SpecError>("{}: cannot lock: {}", path.string(), std::strerror(errno));
 }
 
 }  // namespace trainer

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/descriptor.h"
+
 namespace trainer {
 
 // Whole file as bytes. Throws DataError naming the path and the system's reason.
@@ -39,12 +41,9 @@ class DirectoryLock {
   // Makes the directory. Throws SpecError when another process holds it ("<directory>: is in use by another
   // run").
   explicit DirectoryLock(const std::filesystem::path& directory);
-  ~DirectoryLock();
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
 
  private:
-  int fd_;
+  Descriptor fd_;
 };
 
 }  // namespace trainer

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 
+#include "core/format.h"
 #include "hardware/cgroup.h"
 #include "hardware/cuda_devices.h"
 
@@ -25,10 +25,6 @@ int64_t affinity_count() {
   return count;
 }
 
-double gib(int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
-
 }  // namespace
 
 Machine detect() {
@@ -36,15 +32,15 @@ Machine detect() {
 }
 
 std::string describe(const Machine& machine) {
-  std::string text = fmt::format("{}, {} core{}, {:.1f} GiB", machine.cpu, machine.cores,
-                                 machine.cores == 1 ? "" : "s", gib(machine.memory_bytes));
+  std::string text = fmt::format("{}, {} core{}, {}", machine.cpu, machine.cores,
+                                 machine.cores == 1 ? "" : "s", binary_bytes(machine.memory_bytes));
   if (machine.gpus.empty()) return text + "; no GPU";
   const char* separator = "; ";
   for (size_t i = 0, n = 0; i < machine.gpus.size(); i += n) {  // equal neighbours are counted together
     const Gpu& gpu = machine.gpus[i];
     for (n = 1; i + n < machine.gpus.size() && machine.gpus[i + n].name == gpu.name; ++n) {
     }
-    text += fmt::format("{}{} x {} {:.1f} GiB", separator, n, gpu.name, gib(gpu.memory_bytes));
+    text += fmt::format("{}{} x {} {}", separator, n, gpu.name, binary_bytes(gpu.memory_bytes));
     separator = ", ";
   }
   return text;
@@ -68,12 +64,6 @@ int64_t usable_cores() {
 int64_t memory_limit_bytes() {
   const int64_t physical = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
   return std::min(physical, read_cgroup_limits().memory_bytes);
-}
-
-int64_t peak_rss_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
 }
 
 }  // namespace trainer::hardware

@@ -31,7 +31,5 @@ std::string cpu_name();
 int64_t usable_cores();
 // min(physical memory, memory limit of the control groups).
 int64_t memory_limit_bytes();
-// Largest resident set of this process so far.
-int64_t peak_rss_bytes();
 
 }  // namespace trainer::hardware

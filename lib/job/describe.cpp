@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/format.h"
 #include "job/estimate.h"
 #include "spec/enums.h"
 
@@ -9,14 +10,6 @@ namespace trainer {
 namespace {
 
 using spec::to_string;
-
-// 12,345,678
-std::string grouped(int64_t value) {
-  std::string text = std::to_string(value);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
-}
 
 std::string counted(int64_t count, const char* noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");

@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -15,8 +13,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -30,6 +26,7 @@
 #include "launch/failure.h"
 #include "launch/output.h"
 #include "launch/process.h"
+#include "launch/reaper.h"
 
 namespace trainer::launch {
 namespace {
@@ -49,50 +46,6 @@ struct Worker {
   WorkerOutput output, error;
   std::optional<Exit> exit;
 };
-
-// Blocks the signals that the agent handles, and gives the old mask back. One that was ignored (nohup) stays
-// ignored.
-class SignalMask {
- public:
-  SignalMask() {
-    ::sigemptyset(&handled_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-      struct sigaction action {};
-      ::sigaction(signal, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) ::sigaddset(&handled_, signal);
-    }
-    ::sigprocmask(SIG_BLOCK, &handled_, &old_);
-    pipe_action_ = ::signal(SIGPIPE, SIG_IGN);  // `trainer run | head` ends the output, not the job
-  }
-  ~SignalMask() {
-    unblock();
-    ::signal(SIGPIPE, pipe_action_);
-  }
-  void unblock() const { ::sigprocmask(SIG_SETMASK, &old_, nullptr); }
-  SignalMask(const SignalMask&) = delete;
-  SignalMask& operator=(const SignalMask&) = delete;
-  const sigset_t& handled() const { return handled_; }
-  const sigset_t& old() const { return old_; }
-
- private:
-  sigset_t handled_, old_;
-  void (*pipe_action_)(int);
-};
-
-// Of the main thread, who adopts orphans.
-std::vector<pid_t> children() {
-  std::ifstream in(fmt::format("/proc/self/task/{}/children", ::getpid()));
-  return {std::istream_iterator<pid_t>(in), std::istream_iterator<pid_t>()};
-}
-
-// Bounded: a process stuck in the kernel is left to init.
-void kill_and_reap(pid_t pid) {
-  const Descriptor pidfd = open_pidfd(pid);
-  ::kill(pid, SIGKILL);
-  pollfd wait{pidfd.get(), POLLIN, 0};
-  ::poll(&wait, 1, 1000);
-  ::waitpid(pid, nullptr, WNOHANG);
-}
 
 class Agent {
  public:
@@ -122,6 +75,7 @@ class Agent {
   void kill_workers();
   void signal_workers(int signal);
   void end_processes();
+  void drain(WorkerOutput& output);
   void print(const std::string& text) { console_.line(2, "", text); }
   int64_t rank_of(const Worker& worker) const;
 
@@ -134,7 +88,8 @@ class Agent {
   Phase phase_ = Phase::kRunning;
   int64_t deadline_ns_ = kNever;  // of the phase
   int interrupted_by_ = 0;
-  std::vector<pid_t> other_children_ = children();  // not the agent's business
+  bool ended_ = false;  // all processes are: their numbers may be others' by now
+  Reaper reaper_;
   int64_t oom_kills_before_ = hardware::read_cgroup_limits().oom_kills;
 };
 
@@ -170,7 +125,6 @@ void raise_file_limit(int64_t nproc) {
 
 void Agent::start(const SignalMask& signals) {
   raise_file_limit(plan_.nproc);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   streams_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   signals_ = Descriptor(::signalfd(-1, &signals.handled(), SFD_CLOEXEC | SFD_NONBLOCK));
@@ -365,32 +319,26 @@ void Agent::signal_workers(int signal) {
   }
 }
 
-// Kills what is left of the workers' process groups, then what they left in other sessions: as subreaper the
-// agent is the parent of all orphans.
 void Agent::end_processes() {
-  for (const auto& worker : workers_) ::kill(-worker->process.pid, SIGKILL);
-  for (const auto& worker : workers_) kill_and_reap(worker->process.pid);
-  workers_.clear();
-  for (int round = 0; round < 100; ++round) {  // a killed orphan's children become orphans
-    std::vector<pid_t> orphans = children();
-    std::erase_if(orphans, [&](pid_t pid) {
-      return std::count(other_children_.begin(), other_children_.end(), pid) > 0;
-    });
-    if (orphans.empty()) break;
-    for (const pid_t pid : orphans) kill_and_reap(pid);
-  }
+  if (std::exchange(ended_, true)) return;
+  std::vector<pid_t> leaders;
+  for (const auto& worker : workers_) leaders.push_back(worker->process.pid);
+  reaper_.end(leaders);
+}
+
+// What the pipe holds. Bounded: a process out of reach may still write to it.
+void Agent::drain(WorkerOutput& output) {
+  output.pump(console_, static_cast<size_t>(std::max(::fcntl(output.pipe(), F_GETPIPE_SZ), 0)));
+  output.flush_partial(console_);
 }
 
 int Agent::finish() {
-  for (const auto& worker : workers_) ::kill(-worker->process.pid, SIGKILL);
+  end_processes();  // first: who still writes would keep the pipes full
   std::vector<Failure> failures;
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = *workers_[i];
-    for (WorkerOutput* output : {&worker.output, &worker.error}) {
-      while (output->pump(console_, kPumpBytes) == WorkerOutput::Pumped::kMore) {
-      }
-      output->flush_partial(console_);
-    }
+    drain(worker.output);
+    drain(worker.error);
     if (worker.exit && worker.exit->ok()) continue;
     const fs::path log_dir = worker_log_dir(plan_, static_cast<int64_t>(i));
     const Exit exit = worker.exit.value_or(Exit{monotonic_ns(), 0, SIGKILL, true});
@@ -407,7 +355,6 @@ int Agent::finish() {
     print(describe(*root, next_ns == kNever ? 0 : next_ns,
                    hardware::read_cgroup_limits().oom_kills - oom_kills_before_));
   }
-  end_processes();
   console_.flush();
   const auto preempted = [](const Failure& f) {
     return f.exit.code == static_cast<int>(ExitCode::kPreempted);

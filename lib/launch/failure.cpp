@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "hardware/cgroup.h"
 #include "hardware/machine.h"
 
@@ -36,9 +37,23 @@ std::string how(const Exit& exit) {
   return fmt::format("killed by signal {} (SIG{})", exit.signal, name != nullptr ? name : "?");
 }
 
-std::string duration(int64_t ns) {
-  const double seconds = static_cast<double>(ns) * 1e-9;
-  return seconds < 0.1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
+// Empty: a signal that says what there is to say by its name.
+std::string hint(int signal, int64_t oom_kills) {
+  switch (signal) {
+    case SIGKILL: {
+      const std::string limit = "the limit here is " + binary_bytes(hardware::memory_limit_bytes());
+      return oom_kills > 0 ? "the kernel killed it for memory; " + limit
+                           : "perhaps the kernel's out-of-memory killer (see dmesg; " + limit +
+                                 "), or somebody's kill -9";
+    }
+    case SIGABRT:
+      return "a library found a fault and aborted; NCCL's watchdog does so when a collective times out: then "
+             "the cause is in the log of a rank that did not take part in it";
+    case SIGBUS:
+      return "perhaps /dev/shm is full (see df /dev/shm), or a mapped file was cut short";
+    default:
+      return {};
+  }
 }
 
 void append_indented(std::string& text, const std::string& lines) {
@@ -74,22 +89,15 @@ std::string describe(const Failure& failure, int64_t next_ns, int64_t oom_kills)
   if (failure.report && failure.report->step) text += fmt::format(" at step {}", *failure.report->step);
   text += ", " + how(failure.exit);
   if (next_ns > failure.exit.time_ns)
-    text += fmt::format(", {} before the others", duration(next_ns - failure.exit.time_ns));
+    text += fmt::format(", {} before the others",
+                        short_duration(1e-9 * static_cast<double>(next_ns - failure.exit.time_ns)));
   if (failure.report) {
     append_indented(text, failure.report->message);
   } else {
     for (const std::string& line : last_lines(failure.log, 12)) text += "\n  | " + line;
   }
-  if (failure.exit.signal == SIGKILL) {
-    const double limit = static_cast<double>(hardware::memory_limit_bytes()) / (1 << 30);
-    text +=
-        oom_kills > 0
-            ? fmt::format("\n  hint: the kernel killed it for memory; the limit here is {:.1f} GiB", limit)
-            : fmt::format(
-                  "\n  hint: perhaps the kernel's out-of-memory killer (see dmesg; the limit here "
-                  "is {:.1f} GiB), or somebody's kill -9",
-                  limit);
-  }
+  const std::string advice = hint(failure.exit.signal, oom_kills);
+  if (!advice.empty()) text += "\n  hint: " + advice;
   return text + "\n  log: " + failure.log.string();
 }
 

@@ -87,18 +87,11 @@ void WorkerOutput::flush_partial(Console& console) {
 }
 
 void WorkerOutput::write_log(std::string_view bytes, Console& console) {
-  while (!bytes.empty() && log_.is_open()) {
-    const ssize_t n = ::write(log_.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      console.line(2, prefix_,
-                   fmt::format("warning: {} is no longer logged: {}",
-                               fd_ == 1 ? "standard output" : "standard error", std::strerror(errno)));
-      log_.reset();
-      return;
-    }
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  if (!log_.is_open() || write_all(log_.get(), bytes)) return;
+  console.line(2, prefix_,
+               fmt::format("warning: {} is no longer logged: {}",
+                           fd_ == 1 ? "standard output" : "standard error", std::strerror(errno)));
+  log_.reset();
 }
 
 }  // namespace trainer::launch

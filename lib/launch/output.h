@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/descriptor.h"
 #include "launch/console.h"
-#include "launch/descriptor.h"
 
 namespace trainer::launch {
 

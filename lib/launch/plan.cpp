@@ -155,7 +155,8 @@ std::vector<std::string> self_command(std::vector<std::string> arguments) {
 }
 
 fs::path worker_log_dir(const WorkerPlan& plan, int64_t local_rank) {
-  return plan.log_dir / "attempt_0" / std::to_string(local_rank);
+  const fs::path node = plan.nnodes > 1 ? fmt::format("node_{}", plan.node_rank) : "";
+  return plan.log_dir / node / "attempt_0" / std::to_string(local_rank);
 }
 
 std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, int64_t local_rank,
@@ -194,8 +195,8 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, in
   set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   if (plan.threads_per_worker > 0) set("OMP_NUM_THREADS", plan.threads_per_worker);
   set_default("OMP_NUM_THREADS", std::max<int64_t>(1, plan.cores / plan.nproc));
-  // OpenMP's threads wait by spinning for milliseconds, which slows jobs that share cores up to thirtyfold (measured);
-  // short spins cost a job that has the cores to itself nothing that can be measured.
+  // OpenMP's threads wait by spinning for milliseconds, which slows jobs that share cores up to thirtyfold
+  // (measured); short spins cost a job that has the cores to itself nothing that can be measured.
   if (!env.contains("OMP_WAIT_POLICY")) set_default("GOMP_SPINCOUNT", 1000);
   return env;
 }

@@ -30,7 +30,7 @@ struct WorkerPlan {
   int64_t threads_per_worker =
       0;  // OMP_NUM_THREADS; 0: an equal share of the cores, unless the variable is set
   std::string run_id = "none";
-  std::filesystem::path log_dir;  // of <log_dir>/attempt_0/<local rank>/{stdout.log,stderr.log,error.json}
+  std::filesystem::path log_dir;  // of worker_log_dir()
 };
 
 // Overrides by PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT and
@@ -56,6 +56,8 @@ std::vector<std::string> self_command(std::vector<std::string> arguments);
 std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, int64_t local_rank,
                                                       int64_t master_port);
 
+// <log_dir>/attempt_0/<local rank>, of stdout.log, stderr.log and error.json. With several nodes, which may
+// share the file system, <log_dir>/node_<node rank>/attempt_0/<local rank>.
 std::filesystem::path worker_log_dir(const WorkerPlan& plan, int64_t local_rank);
 
 }  // namespace trainer::launch

@@ -56,8 +56,8 @@ struct ChildSetup {
   ::_exit(127);
 }
 
-// vfork, not fork: the agent maps LibTorch, and copying its page tables would cost more than all the rest of
-// a spawn.
+// vfork, not fork: the memory is shared and the parent sleeps until the exec, so that the exec's error comes
+// back without a pipe. (posix_spawn has no PR_SET_PDEATHSIG.)
 __attribute__((noinline)) pid_t vfork_and_run(const ChildSetup& setup, volatile int* error) {
   const pid_t pid = ::vfork();
   if (pid == 0) run_child(setup, error);

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "launch/descriptor.h"
+#include "core/descriptor.h"
 
 namespace trainer::launch {
 
 // A child that leads a session and process group of its own, reads /dev/null, and is killed when the thread
-// that spawned it ends. `read_end`s are non-blocking.
+// that spawned it ends. The read ends of its output are non-blocking.
 struct Process {
   pid_t pid = 0;
   Descriptor pidfd;

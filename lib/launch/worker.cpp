@@ -1,14 +1,15 @@
 #include "launch/worker.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <new>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "launch/error_file.h"
 
 namespace trainer::launch {
+
 int report_worker_error(const std::exception& error, std::optional<int64_t> step) noexcept {
   try {
     const auto* known = dynamic_cast<const Error*>(&error);
@@ -17,8 +18,7 @@ int report_worker_error(const std::exception& error, std::optional<int64_t> step
     ErrorReport report;
     report.message = fmt::format("{}: {}", kind, error.what());
     report.step = step;
-    report.timestamp_s =
-        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    report.timestamp_s = unix_time_s();
     write_line(2, report.message);
     if (const char* path = std::getenv("TORCHELASTIC_ERROR_FILE")) write_error_file(path, report);
     const ExitCode code = known != nullptr ? known->code()

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "spec/enums.h"
 
@@ -50,30 +51,6 @@ std::string environment(const char* variable) {
 }
 
 }  // namespace
-
-std::string si(double value, std::string_view unit) {
-  if (!std::isfinite(value)) return fmt::format("? {}", unit);
-  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-  size_t prefix = 0;
-  for (; std::abs(value) >= 999.95 && prefix + 1 < std::size(kPrefixes); ++prefix) value /= 1000;
-  return fmt::format("{:.4g} {}{}", value, kPrefixes[prefix], unit);
-}
-
-std::string binary_bytes(int64_t value) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double scaled = static_cast<double>(value);
-  size_t unit = 0;
-  for (; scaled >= 1023.95 && unit + 1 < std::size(kUnits); ++unit) scaled /= 1024;
-  return fmt::format("{:.{}f} {}", scaled, unit == 0 ? 0 : 1, kUnits[unit]);
-}
-
-std::string duration(double seconds) {
-  if (!std::isfinite(seconds)) return "?";
-  const auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
-  const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest)
-                   : fmt::format("{}:{:02}", minutes, rest);
-}
 
 std::string table(std::string_view title, const std::vector<std::pair<std::string, std::string>>& rows) {
   size_t width = 0;

@@ -11,12 +11,6 @@
 
 namespace trainer::metrics {
 
-// Numbers for people: 4 digits and an SI prefix, "1.25 TFLOP/s"; binary, "1.5 GiB"; 3675 s as "1:01:15". "?"
-// when not finite.
-std::string si(double value, std::string_view unit);
-std::string binary_bytes(int64_t value);
-std::string duration(double seconds);
-
 // A title, then "  label  value" with the values in one column; used for a run's header and its summary.
 std::string table(std::string_view title, const std::vector<std::pair<std::string, std::string>>& rows);
 

@@ -1,7 +1,6 @@
 #include "metrics/jsonl.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -87,34 +86,28 @@ std::string to_json(const SummaryRecord& record, double unix_s) {
 
 JsonlFile::JsonlFile(const std::filesystem::path& path, bool resume)
     : path_(path),
-      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (resume ? 0 : O_TRUNC), 0644)) {
-  if (fd_ < 0) fail<CheckpointError>("{}: cannot open for writing: {}", path.string(), std::strerror(errno));
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (resume ? 0 : O_TRUNC), 0644)) {
+  if (!file_.is_open()) {
+    fail<CheckpointError>("{}: cannot open for writing: {}", path.string(), std::strerror(errno));
+  }
   if (!resume) return;
   const std::string lines = read_file(path);
   const auto whole = static_cast<off_t>(lines.rfind('\n') + 1);  // npos + 1 is 0
-  if (whole != static_cast<off_t>(lines.size()) && ::ftruncate(fd_, whole) != 0) {
+  if (whole != static_cast<off_t>(lines.size()) && ::ftruncate(file_.get(), whole) != 0) {
     fail<CheckpointError>("{}: cannot cut off a torn last line: {}", path.string(), std::strerror(errno));
   }
-}
-
-JsonlFile::~JsonlFile() {
-  ::close(fd_);
 }
 
 void JsonlFile::write_line(std::string_view text) {
   std::string line(text);
   line += '\n';
-  ssize_t n;
-  do {
-    n = ::write(fd_, line.data(), line.size());
-  } while (n < 0 && errno == EINTR);
-  if (n == static_cast<ssize_t>(line.size())) return;
-  const std::string reason = n < 0 ? std::strerror(errno) : "disk full";
-  struct stat info {};
-  const bool cut = n <= 0 || (::fstat(fd_, &info) == 0 && ::ftruncate(fd_, info.st_size - n) == 0);
+  const off_t begin = ::lseek(file_.get(), 0, SEEK_END);
+  if (write_all(file_.get(), line)) return;
+  const char* reason = std::strerror(errno);
+  const bool torn = ::lseek(file_.get(), 0, SEEK_END) > begin && ::ftruncate(file_.get(), begin) != 0;
   if (!std::exchange(warned_, true)) {
     log_warning("{}: cannot append: {}; records of this run are lost{}", path_.string(), reason,
-                cut ? "" : ", and the last line is torn");
+                torn ? ", and the last line is torn" : "");
   }
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/clock.h"
+#include "core/descriptor.h"
 #include "metrics/meters.h"
 #include "spec/job_spec.h"
 
@@ -66,9 +68,6 @@ class JsonlFile {
   // `resume`: keep the lines that are there, less a last one that a crash tore; else begin an empty file.
   // Throws CheckpointError when the file can't be opened.
   JsonlFile(const std::filesystem::path& path, bool resume);
-  ~JsonlFile();
-  JsonlFile(const JsonlFile&) = delete;
-  JsonlFile& operator=(const JsonlFile&) = delete;
   void write_line(std::string_view line);
   template <class Record>
   void write(const Record& record) {
@@ -77,7 +76,7 @@ class JsonlFile {
 
  private:
   std::filesystem::path path_;
-  int fd_;
+  Descriptor file_;
   bool warned_ = false;
 };
 

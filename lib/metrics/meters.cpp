@@ -3,8 +3,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <sys/resource.h>
 
-#include <chrono>
-
 namespace trainer::metrics {
 namespace {
 
@@ -93,10 +91,6 @@ int64_t peak_memory_bytes(const at::Device& device) {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;
-}
-
-double unix_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace trainer::metrics

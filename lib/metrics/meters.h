@@ -71,7 +71,4 @@ std::optional<double> peak_flops(std::string_view device_name, spec::Precision p
 // on the device.
 int64_t peak_memory_bytes(const at::Device& device);
 
-// Time of day, s since 1970: the same clock in every process of a host.
-double unix_time_s();
-
 }  // namespace trainer::metrics

@@ -1,7 +1,5 @@
 #include "text/wordpiece.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -20,12 +18,6 @@ namespace trainer::text {
 namespace {
 
 namespace fs = std::filesystem;
-
-size_t usable_cores() {
-  cpu_set_t cpus;
-  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<size_t>(CPU_COUNT(&cpus))
-                                                       : std::thread::hardware_concurrency();
-}
 
 // What a byte is on the fast path.
 enum ByteClass : uint8_t {
@@ -292,8 +284,8 @@ std::vector<Encoding> WordPiece::encode_batch(const std::vector<TextPair>& input
                                               const EncodeOptions& options, int64_t num_threads) const {
   constexpr size_t kChunk = 64;  // texts that a thread takes at a time
   const size_t num_chunks = (inputs.size() + kChunk - 1) / kChunk;
-  size_t threads = num_threads > 0 ? static_cast<size_t>(num_threads) : usable_cores();
-  threads = std::clamp<size_t>(threads, 1, std::max<size_t>(num_chunks, 1));
+  const size_t threads =
+      std::clamp<size_t>(static_cast<size_t>(num_threads), 1, std::max<size_t>(num_chunks, 1));
 
   std::vector<Encoding> out(inputs.size());
   std::atomic<size_t> next = 0;

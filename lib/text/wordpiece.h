@@ -46,10 +46,9 @@ class WordPiece {
   // The texts are UTF-8; ill-formed bytes count as U+FFFD, as Python's errors="replace". Throws DataError
   // when the truncation strategy cannot reach max_length.
   Encoding encode(const TextPair& input, const EncodeOptions& options) const;
-  // In order, on `num_threads` threads (0: all usable cores). An error names the first failing text by its
-  // index.
+  // In order, on `num_threads` >= 1 threads. An error names the first failing text by its index.
   std::vector<Encoding> encode_batch(const std::vector<TextPair>& inputs, const EncodeOptions& options,
-                                     int64_t num_threads = 0) const;
+                                     int64_t num_threads) const;
   // One more than the largest id, added tokens included.
   int64_t vocab_size() const;
 

@@ -147,6 +147,20 @@ void run(const Job& job, int64_t& step) {
   trainer.run();
 }
 
+// LibTorch's errors carry a C++ backtrace, which is nothing for people.
+[[noreturn]] void fail_as_ours(const c10::Error& error) {
+  const std::string message = error.what_without_backtrace();
+  const bool on_device = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+  // The CPU's allocator throws no type of its own.
+  if (on_device || message.find("DefaultCPUAllocator: ") != std::string::npos) {
+    fail<OutOfMemoryError>(
+        "out of {}memory: {}; hint: lower train.batch_size (and raise train.gradient_accumulation), or train "
+        "in bf16",
+        on_device ? "device " : "", message);
+  }
+  throw Error(ExitCode::kInternal, "internal error", message);
+}
+
 }  // namespace
 
 void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
@@ -159,11 +173,8 @@ void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
   }
   try {
     run(job, step);
-  } catch (const c10::OutOfMemoryError& error) {
-    fail<OutOfMemoryError>(
-        "out of device memory: {}; hint: lower train.batch_size (and raise "
-        "train.gradient_accumulation), or train in bf16",
-        error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    fail_as_ours(error);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "hardware/machine.h"
 #include "text/wordpiece.h"
 
 namespace {
@@ -44,7 +45,7 @@ int run(const std::vector<std::string>& args) {
   }
   if (args[0] == "encode") {
     options.with_offsets = true;
-    for (const auto& e : tokenizer.encode_batch(inputs, options)) {
+    for (const auto& e : tokenizer.encode_batch(inputs, options, trainer::hardware::usable_cores())) {
       std::string offsets;
       for (const auto& [start, end] : e.offsets)
         offsets += fmt::format("{}[{},{}]", offsets.empty() ? "" : ",", start, end);

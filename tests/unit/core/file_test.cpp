@@ -1,25 +1,13 @@
 #include "core/file.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "core/error.h"
+#include "temporary_directory.h"
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Message;
-
-namespace {
-
-// A directory of its own, removed at the end.
-struct TemporaryDirectory {
-  fs::path path = fs::temp_directory_path() / ("trainer_file_test_" + std::to_string(::getpid()));
-  TemporaryDirectory() { fs::create_directories(path); }
-  ~TemporaryDirectory() { fs::remove_all(path); }
-};
-
-}  // namespace
 
 TEST_CASE("an atomic write replaces the whole file and leaves no temporary") {
   const TemporaryDirectory dir;

@@ -8,7 +8,6 @@
 using Catch::Matchers::Message;
 using trainer::DataError;
 using trainer::data::DelimitedFile;
-using trainer::data::test::TemporaryDirectory;
 using trainer::spec::FileFormat;
 using trainer::spec::Quoting;
 

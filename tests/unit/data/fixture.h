@@ -1,34 +1,9 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <string_view>
-
+#include "temporary_directory.h"
 #include "text/wordpiece.h"
 
 namespace trainer::data::test {
-
-// A directory of its own, removed at the end.
-struct TemporaryDirectory {
-  std::filesystem::path path;
-  TemporaryDirectory() {
-    static int count = 0;
-    path = std::filesystem::temp_directory_path() /
-           ("trainer_data_test_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
-    std::filesystem::create_directories(path);
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  std::string write(const std::string& name, std::string_view text) const {
-    std::ofstream(path / name, std::ios::binary) << text;
-    return (path / name).string();
-  }
-};
 
 // A tokenizer of one token a character, between 1 and 2: [1] text [2] pair [2], types as BERT's.
 inline text::Encoding encode_characters(const text::TextPair& input) {

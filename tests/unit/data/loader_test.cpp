@@ -11,7 +11,6 @@
 
 using namespace trainer::data;
 using trainer::data::test::encode_characters;
-using trainer::data::test::TemporaryDirectory;
 
 namespace {
 

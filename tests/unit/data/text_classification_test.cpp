@@ -12,7 +12,6 @@ using trainer::data::LabelReader;
 using trainer::data::TextBatch;
 using trainer::data::TextClassification;
 using trainer::data::test::encode_characters;
-using trainer::data::test::TemporaryDirectory;
 using trainer::spec::DataSource;
 using trainer::spec::ProblemType;
 

@@ -1,13 +1,12 @@
 #include "dist/cuda_plugin.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
+#include "temporary_directory.h"
 
 namespace fs = std::filesystem;
 using trainer::DistributedError;
@@ -29,10 +28,9 @@ std::string error_of_loading() {
 // In this order: a library that is loaded stays so.
 TEST_CASE(
     "the CUDA plugin says where it was looked for, why it does not load, and loads where it was built") {
-  const fs::path dir = fs::temp_directory_path() / ("trainer_plugin_test_" + std::to_string(::getpid()));
-  fs::create_directories(dir);
-  const std::string path = (dir / "libtrainer_cuda.so").string();
-  ::setenv("TRAINER_PLUGIN_DIR", dir.c_str(), 1);
+  const TemporaryDirectory dir;
+  const std::string path = (dir.path / "libtrainer_cuda.so").string();
+  ::setenv("TRAINER_PLUGIN_DIR", dir.path.c_str(), 1);
   CHECK(error_of_loading() == "the job runs on CUDA, but there is no CUDA plugin (" + path +
                                   "); build with -DTRAINER_CUDA=ON where nvcc, NCCL and LibTorch's CUDA "
                                   "libraries are (scripts/setup.sh gets "
@@ -41,7 +39,6 @@ TEST_CASE(
   CHECK(error_of_loading() ==
         "the CUDA plugin does not load: " + path +
             ": file too short; it needs the libraries of the LibTorch it was built with");
-  fs::remove_all(dir);
   ::unsetenv("TRAINER_PLUGIN_DIR");
 
   const fs::path built =

@@ -1,11 +1,10 @@
 #include "hardware/cgroup.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <fstream>
 #include <string>
+
+#include "temporary_directory.h"
 
 namespace fs = std::filesystem;
 using trainer::hardware::CgroupLimits;
@@ -13,16 +12,8 @@ using trainer::hardware::read_cgroup_limits;
 
 namespace {
 
-// A file system root with some files of /proc and /sys, removed at the end.
-struct FakeRoot {
-  fs::path path = fs::temp_directory_path() / ("trainer_cgroup_test_" + std::to_string(::getpid()));
-  FakeRoot() { fs::remove_all(path); }
-  ~FakeRoot() { fs::remove_all(path); }
-  void write(const std::string& file, const std::string& text) const {
-    fs::create_directories((path / file).parent_path());
-    std::ofstream(path / file) << text;
-  }
-};
+// A file system root with some files of /proc and /sys.
+using FakeRoot = TemporaryDirectory;
 
 }  // namespace
 

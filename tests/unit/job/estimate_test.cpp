@@ -1,7 +1,5 @@
 #include "job/estimate.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include "core/file.h"
 #include "job/bert_config.h"
 #include "spec/load.h"
+#include "temporary_directory.h"
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Message;
@@ -18,15 +17,9 @@ using namespace trainer;
 
 namespace {
 
-// A Hugging Face directory of its own, removed at the end.
-struct ModelDirectory {
-  fs::path path = fs::temp_directory_path() / ("trainer_estimate_test_" + std::to_string(::getpid()));
-  explicit ModelDirectory(const std::string& config) {
-    fs::create_directories(path);
-    write("config.json", config);
-  }
-  ~ModelDirectory() { fs::remove_all(path); }
-  void write(const char* name, const std::string& text) const { std::ofstream(path / name) << text; }
+// A Hugging Face directory.
+struct ModelDirectory : TemporaryDirectory {
+  explicit ModelDirectory(const std::string& config) { write("config.json", config); }
 };
 
 constexpr const char* kTiny =

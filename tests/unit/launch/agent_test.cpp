@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
@@ -278,6 +279,33 @@ TEST_CASE("what a worker leaves behind is killed at the end: in its group, and i
   CHECK(all_dead(driver.pids(2)));
 }
 
+TEST_CASE("what a worker left in a session of its own may write without end") {
+  Driver driver("nproc=1",
+                "setsid sh -c 'echo $$ > tmp; mv tmp ready.0; exec yes' & "
+                "while [ ! -e ready.0 ]; do sleep 0.01; done");
+  REQUIRE(driver.wait(20) == 0);
+  CHECK(all_dead(driver.pids(1)));
+}
+
+TEST_CASE("a process out of the agent's reach that writes to a worker's output does not hold it up") {
+  // The driver's parent, this test, opens the pipe by its number in /proc: no descendant of the agent writes.
+  Driver driver("nproc=1", kReady + "while [ ! -e go ]; do sleep 0.01; done");
+  REQUIRE(driver.ready(1));
+  const int pipe = ::open(fmt::format("/proc/{}/fd/1", driver.pids(1)[0]).c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(pipe >= 0);
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    ::signal(SIGPIPE, SIG_DFL);
+    const std::string line(1000, 'x');
+    for (;;) static_cast<void>(!::write(pipe, line.data(), line.size()));
+  }
+  ::close(pipe);
+  std::ofstream(driver.dir.path / "go");
+  CHECK(driver.wait(20) == 0);
+  ::kill(writer, SIGKILL);
+  ::waitpid(writer, nullptr, 0);
+}
+
 TEST_CASE("lines of many workers never tear, though each is written in pieces") {
   Driver driver("nproc=8",
                 "for i in $(seq 200); do printf 'begin %s ' $RANK; printf '%s middle ' $i; echo end; done");
@@ -332,7 +360,7 @@ TEST_CASE("when nobody reads the output the workers wait, and the agent can stil
 }
 
 TEST_CASE("a port that is taken is named") {
-  const trainer::launch::Descriptor taken = trainer::launch::listen_on(0, true);
+  const trainer::Descriptor taken = trainer::launch::listen_on(0, true);
   const std::string port = std::to_string(trainer::launch::port_of(taken));
   Driver driver("nproc=1 port=" + port, "true");
   REQUIRE(driver.wait() == 4);

@@ -8,13 +8,14 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "launch/descriptor.h"
 #include "launch/output.h"
 #include "temporary_directory.h"
 
 using namespace trainer::launch;
+using trainer::Descriptor;
 
 namespace {
 

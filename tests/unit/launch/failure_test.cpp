@@ -77,6 +77,21 @@ TEST_CASE("a signal is named, and SIGKILL hints at the out-of-memory killer") {
   CHECK_THAT(describe(f, 0, 1), Contains("\n  hint: the kernel killed it for memory; the limit here is "));
 }
 
+TEST_CASE("an abort hints at other ranks' logs, a bus error at shared memory") {
+  Failure f = failure(0, 10, 0);
+  f.exit.signal = 6;
+  CHECK(describe(f, 0, 0) ==
+        "FAILED  node 0 rank 0 (pid 4711), killed by signal 6 (SIGABRT)\n"
+        "  hint: a library found a fault and aborted; NCCL's watchdog does so when a collective times out: "
+        "then "
+        "the cause is in the log of a rank that did not take part in it\n"
+        "  log: logs/attempt_0/1/stderr.log");
+  f.exit.signal = 7;
+  CHECK_THAT(describe(f, 0, 0),
+             Contains("killed by signal 7 (SIGBUS)\n  hint: perhaps /dev/shm is full (see df /dev/shm), or a "
+                      "mapped file was cut short\n"));
+}
+
 TEST_CASE("the last lines of a long log are whole lines") {
   const TemporaryDirectory dir;
   const auto log = dir.path / "log";

@@ -173,7 +173,7 @@ TEST_CASE("a worker's environment is torchrun's") {
   CHECK(env.at("TORCHELASTIC_RESTART_COUNT") == "0");
   CHECK(env.at("TORCHELASTIC_MAX_RESTARTS") == "0");
   CHECK(env.at("TORCHELASTIC_RUN_ID") == "none");
-  CHECK(env.at("TORCHELASTIC_ERROR_FILE") == "logs/attempt_0/1/error.json");
+  CHECK(env.at("TORCHELASTIC_ERROR_FILE") == "logs/node_2/attempt_0/1/error.json");
   CHECK(env.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
   CHECK(env.at("OMP_NUM_THREADS") == "2");
   CHECK(env.at("GOMP_SPINCOUNT") == "1000");
@@ -191,6 +191,16 @@ TEST_CASE("a worker's environment is torchrun's") {
   const Variable threads("OMP_NUM_THREADS", "7"), handling("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3");
   CHECK(worker_environment(plan, 1, 29500).at("OMP_NUM_THREADS") == "7");
   CHECK(worker_environment(plan, 1, 29500).at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
+}
+
+TEST_CASE("nodes that share a file system have log directories of their own") {
+  WorkerPlan plan;
+  plan.log_dir = "logs";
+  CHECK(worker_log_dir(plan, 3) == "logs/attempt_0/3");
+  plan.nnodes = 2;
+  CHECK(worker_log_dir(plan, 3) == "logs/node_0/attempt_0/3");
+  plan.node_rank = 1;
+  CHECK(worker_log_dir(plan, 3) == "logs/node_1/attempt_0/3");
 }
 
 TEST_CASE("this program's own command is its path and the arguments") {

@@ -1,12 +1,11 @@
 #include "metrics/jsonl.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "temporary_directory.h"
 
 using namespace trainer::metrics;
 using Catch::Matchers::Message;
@@ -15,10 +14,8 @@ using trainer::spec::Metric;
 namespace {
 
 struct TemporaryFile {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("trainer_jsonl_test_" + std::to_string(::getpid()));
-  TemporaryFile() { std::filesystem::remove(path); }
-  ~TemporaryFile() { std::filesystem::remove(path); }
+  TemporaryDirectory dir;
+  std::filesystem::path path = dir.path / "metrics.jsonl";
 };
 
 }  // namespace

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include "job/job.h"
 #include "model/bert.h"
 #include "model/safetensors.h"
+#include "temporary_directory.h"
 
 // tests/data/reference_bert, what transformers computes with it (tests/parity/make_bert_reference.py), and
 // batches.
@@ -16,16 +15,6 @@
 namespace trainer::model {
 
 inline const std::filesystem::path kReferenceBert = std::filesystem::path(TEST_DATA) / "reference_bert";
-
-// A directory of its own, removed at the end.
-struct TemporaryDirectory {
-  std::filesystem::path path;
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "trainer_model_XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-};
 
 inline Job tiny_job(spec::ProblemType problem = spec::ProblemType::kSingleLabel, int64_t num_labels = 3) {
   Job job;

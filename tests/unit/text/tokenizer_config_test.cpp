@@ -1,7 +1,5 @@
 #include "text/tokenizer_config.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
@@ -9,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "temporary_directory.h"
 #include "text/wordpiece.h"
 
 namespace fs = std::filesystem;
@@ -18,14 +17,11 @@ using Json = nlohmann::json;
 namespace {
 
 // A Hugging Face directory with the given files.
-struct Directory {
-  fs::path path = fs::temp_directory_path() / ("trainer_tokenizer_test_" + std::to_string(::getpid()));
+struct Directory : TemporaryDirectory {
   using Files = std::map<std::string, std::string>;
   explicit Directory(const Files& files) {
-    fs::create_directories(path);
-    for (const auto& [name, content] : files) trainer::write_file_atomic(path / name, content);
+    for (const auto& [name, content] : files) write(name, content);
   }
-  ~Directory() { fs::remove_all(path); }
 };
 
 // The message of the DataError that loading gives, without the directory.
@@ -36,7 +32,7 @@ std::string fault(const Directory::Files& files) {
   } catch (const trainer::DataError& e) {
     std::string message = e.what();
     const std::string path = directory.path.string();
-    for (size_t i; (i = message.find(path)) != std::string::npos;) message.replace(i, path.size(), "D");
+    for (size_t i; (i = message.find(path)) != std::string::npos;) message.replace(i, path.size(), 1, 'D');
     return message;
   }
   return "no error";

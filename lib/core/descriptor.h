@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <string_view>
 #include <utility>
 
-namespace trainer::launch {
+namespace trainer {
 
 // Owns a file descriptor.
 class Descriptor {
@@ -27,4 +29,15 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace trainer::launch
+// In one write(2) where the system takes all at once. False: errno says why not all is written.
+inline bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace trainer
