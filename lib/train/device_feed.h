@@ -15,7 +15,7 @@ namespace trainer::train {
 class DeviceFeed {
  public:
   DeviceFeed(data::Loader& loader, c10::Device device);
-  // Its tensors may be used on the current stream. wait_s is the host's.
+  // Its tensors may be used on the current stream.
   data::MicroBatch next();
   // Starts bringing the next one. Call it when the work on this one is queued: it may wait for the loader.
   void prefetch();

@@ -20,6 +20,7 @@
 #include "data/hash.h"
 #include "dist/cuda_plugin.h"
 #include "hardware/cuda_devices.h"
+#include "hardware/machine.h"
 #include "job/estimate.h"
 #include "job/job.h"
 #include "spec/load.h"
@@ -44,8 +45,8 @@ c10::Device use_device(const Job& job) {
   at::globalContext().setAllowTF32CuBLAS(job.spec.train.tf32);
   at::globalContext().setAllowTF32CuDNN(job.spec.train.tf32);
   // Modulo: a scheduler may show each task only its own GPUs.
-  const c10::Device device(c10::kCUDA,
-                           static_cast<c10::DeviceIndex>(job.world.local_rank % hardware::cuda_device_count()));
+  const c10::Device device(
+      c10::kCUDA, static_cast<c10::DeviceIndex>(job.world.local_rank % hardware::cuda_device_count()));
   // For what draws from LibTorch's generator (flash attention's dropout): another stream on every rank.
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
@@ -78,18 +79,11 @@ std::vector<std::pair<std::string, at::Tensor>> trainable(const model::Model& mo
   return parameters;
 }
 
-int64_t count_steps(const spec::Train& train, const data::Loader& loader) {
-  if (train.steps) return *train.steps;
-  int64_t steps = 0;
-  for (int64_t epoch = 0; epoch < train.epochs.value_or(3); ++epoch) steps += loader.num_steps(epoch);
-  return steps;
-}
-
 // What a run is, before it begins: the resolved job, what the weights did not fit, and what kind of data it
 // is.
-void print_header(const Job& job, const model::LoadReport& report, int64_t num_samples) {
-  const DataSize size{num_samples, 0};
-  log_info("{}", describe(job, estimate(job, size), size));
+void print_header(const Job& job, const model::LoadReport& report, int64_t num_samples, int64_t total_steps) {
+  const DataSize size{num_samples, 0, total_steps};
+  log_info("{}", describe(job, estimate(job, size), size, hardware::describe(hardware::detect())));
   const auto list = [](const char* what, const std::vector<std::string>& names) {
     if (!names.empty()) log_info("{} ({}): {}", what, names.size(), fmt::join(names, ", "));
   };
@@ -128,11 +122,11 @@ void run(const Job& job, int64_t& step) {
     evaluator.emplace(job, data::open_text_classification(job, job.spec.data.validation, tokenizer), device,
                       *communicator);
   }
-  const int64_t total_steps = count_steps(job.spec.train, loader);
+  const int64_t total_steps = loader.total_steps(job.spec.train);
   // With a fraction when the job counts steps.
   const double total_epochs =
       static_cast<double>(total_steps) / static_cast<double>(std::max<int64_t>(loader.num_steps(0), 1));
-  if (job.world.is_main()) print_header(job, report, loader.num_samples());
+  if (job.world.is_main()) print_header(job, report, loader.num_samples(), total_steps);
 
   const auto gradient_sync =
       dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers());

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "spec/enums.h"
 
 using Catch::Matchers::Message;
 using trainer::metrics::EvaluationMetrics;
