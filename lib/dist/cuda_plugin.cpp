@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kLibrary[] = "libtrainer_cuda.so";
 
-// TRAINER_PLUGIN_DIR alone when it is set; else beside the executable, as built (../plugins) or installed
-// (../lib).
+// TRAINER_PLUGIN_DIR alone when it is set; else the executable's folder and ../lib, where it is built and
+// installed.
 std::vector<fs::path> candidates() {
   if (const char* dir = std::getenv("TRAINER_PLUGIN_DIR")) return {fs::path(dir) / kLibrary};
   std::error_code ignored;
@@ -41,11 +41,9 @@ void* open_library() {
         ::dlerror());
   }
   fail<DistributedError>(
-      "the job runs on CUDA, but there is no CUDA plugin ({}); build with -DTRAINER_CUDA=ON where nvcc, NCCL "
-      "and "
-      "LibTorch's CUDA libraries are (scripts/setup.sh gets them), set TRAINER_PLUGIN_DIR to its folder, or "
-      "set "
-      "hardware.device: cpu",
+      "the job runs on CUDA, but there is no CUDA plugin ({}); build with -DTRAINER_CUDA=ON where nvcc, "
+      "NCCL and LibTorch's CUDA libraries are (scripts/setup.sh gets them), set TRAINER_PLUGIN_DIR to its "
+      "folder, or set hardware.device: cpu",
       looked);
 }
 

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <new>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace trainer::dist {
 namespace {
@@ -17,21 +20,49 @@ bool contains_any(std::string text, std::initializer_list<const char*> words) {
                      [&](const char* w) { return text.find(w) != std::string::npos; });
 }
 
+Waiting terminating;  // std::terminate takes no argument
+std::terminate_handler other_handler = nullptr;
+
+[[noreturn]] void on_terminate() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const c10::DistError& e) {
+    try {
+      fail_collective(terminating, "NCCL", e);
+    } catch (const std::exception& said) {
+      write_line(2, said.what());
+    }
+    std::_Exit(static_cast<int>(ExitCode::kDistributed));  // no destructors: they would wait for the peers
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the other handler reports it
+  }
+  other_handler();
+  std::abort();
+}
+
 }  // namespace
+
+void explain_watchdog(const Waiting& who) {
+  terminating = who;
+  if (std::get_terminate() != on_terminate) other_handler = std::set_terminate(on_terminate);
+}
 
 std::string first_line(const std::exception& cause) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&cause);
   std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : cause.what();
   text = text.substr(0, text.find('\n'));
-  if (text.starts_with(
-          "[/")) {  // "[/path/file.cc:12] ..." of Gloo: the path is of the machine that built LibTorch
+  // "[/path/file.cc:12] ..." of Gloo: the path is of the machine that built LibTorch
+  if (text.starts_with("[/")) {
     if (const size_t end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
   }
   return text;
 }
 
 void fail_collective(const Waiting& who, const char* operation, const std::exception& cause) {
-  if (const auto* known = dynamic_cast<const DistributedError*>(&cause)) throw *known;
+  if (dynamic_cast<const Error*>(&cause) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&cause) != nullptr ||
+      dynamic_cast<const c10::OutOfMemoryError*>(&cause) != nullptr) {
+    throw;
+  }
   const std::string text = first_line(cause);
   std::string hint;
   if (contains_any(text, {"closed by peer", "reset by peer", "broken pipe", "connection was closed",

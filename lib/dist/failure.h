@@ -14,8 +14,9 @@ struct Waiting {
   double timeout_s = 0;
 };
 
-// Throws DistributedError: this rank, the operation, the cause, and where a peer closed its connection or did
-// not come in time, what that probably means.
+// Called in the handler of `cause`. Throws DistributedError: this rank, the operation, the cause, and where a
+// peer closed its connection or did not come in time, what that probably means. Errors of ours and lack of
+// memory are no failure of the network and pass as they are.
 [[noreturn]] void fail_collective(const Waiting& who, const char* operation, const std::exception& cause);
 
 // Runs `f`, with any exception turned into fail_collective's.
@@ -27,6 +28,11 @@ auto collective(const Waiting& who, const char* operation, F&& f) {
     fail_collective(who, operation, e);
   }
 }
+
+// NCCL's watchdog throws in a thread of its own (the main one may wait for a kernel that never ends), which
+// ends the process. Installs a std::terminate handler that then says what failed, as fail_collective does,
+// and exits with DistributedError's code; anything else goes to the handler there was.
+void explain_watchdog(const Waiting& who);
 
 // The cause as one line without a backtrace.
 std::string first_line(const std::exception& cause);

@@ -15,7 +15,10 @@ class LocalGradients : public GradientSync {
     had_gradient_.resize(parameters_.size());
   }
   void before_forward(bool) override {}
-  void backward(const at::Tensor& loss, bool) override { loss.backward(); }
+  double backward(const at::Tensor& loss, bool) override {
+    loss.backward();
+    return 0;
+  }
   std::vector<at::Tensor> gradients() override {
     std::vector<at::Tensor> result;
     for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -13,7 +13,8 @@
 namespace trainer::dist {
 
 // Sums gradients over ranks, overlapped with backward. After the last micro-batch of a step every parameter's
-// .grad is the SUM over ranks (not the mean: the caller divides by the global number of targets). Per
+// .grad is the SUM over ranks (not the mean: the caller divides the loss by the global number of targets,
+// which also keeps a compressed sum in fp16's range). Per
 // micro-batch, on every rank: before_forward, forward (of no samples at all if need be), backward; after the
 // last one gradients; then zero_grad.
 class GradientSync {
@@ -22,7 +23,9 @@ class GradientSync {
   // `last`: gradients are reduced in the coming backward; else they only accumulate locally.
   virtual void before_forward(bool last) = 0;
   // loss.backward(); `last` as before_forward had it. A collective when last: throws DistributedError.
-  virtual void backward(const at::Tensor& loss, bool last) = 0;
+  // Returns the seconds that the host waited for the sums after the last local gradient was there; about 0 on
+  // CUDA, where the device waits.
+  virtual double backward(const at::Tensor& loss, bool last) = 0;
   // Each parameter's .grad, in order. Zero where a parameter that had a gradient before took no part in this
   // step; undefined where it never had one on any rank.
   virtual std::vector<at::Tensor> gradients() = 0;

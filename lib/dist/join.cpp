@@ -1,5 +1,6 @@
 // Joining the ranks of a job: store, roll-call, backends, and the collectives on top.
 #include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Logging.h>
 
 #include <cstdlib>
@@ -28,8 +29,8 @@ std::chrono::milliseconds to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-// c10d logs every failed try with a backtrace, between lines of ours; our errors say it once. TORCH_CPP_LOG_LEVEL
-// brings the lines back.
+// c10d logs every failed try with a backtrace, between lines of ours; our errors say it once.
+// TORCH_CPP_LOG_LEVEL brings the lines back.
 void quiet_c10d() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -112,8 +113,11 @@ class C10dCommunicator : public Communicator {
     auto finished = done.get_future();
     std::thread([group = std::move(group_), done = std::move(done),
                  failed = std::uncaught_exceptions() > 0]() mutable {
-      failed ? group->abort() : group->shutdown();  // NCCL's; Gloo has neither
-      group.reset();
+      try {
+        failed ? group->abort() : group->shutdown();  // NCCL's; Gloo has neither
+        group.reset();
+      } catch (const std::exception&) {  // the job is done, or has a better error to report
+      }
       done.set_value();
     }).detach();
     finished.wait_for(kTeardown);
@@ -191,8 +195,11 @@ std::unique_ptr<Communicator> join(const Job& job, bool agent_hosts_store) {
                     make_gloo(prefixed("cpu"), world, who));
   group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
   if (job.backend == "nccl") {
-    NcclOptions options{static_cast<int>(who.rank), static_cast<int>(who.size), to_ms(who.timeout_s).count(),
-                        static_cast<int8_t>(world.local_rank)};
+    // The device of the tensors to come, which need not be local_rank's: a task may see only its own GPU.
+    const auto device = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
+    const NcclOptions options{static_cast<int>(who.rank), static_cast<int>(who.size),
+                              to_ms(who.timeout_s).count(), device};
+    explain_watchdog(who);
     auto nccl =
         collective(who, "connecting NCCL", [&] { return make_nccl_backend(prefixed("cuda"), options); });
     group->setBackend(c10::DeviceType::CUDA, ProcessGroup::BackendType::NCCL, nccl);

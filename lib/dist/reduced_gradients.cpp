@@ -1,6 +1,7 @@
 #include "dist/reduced_gradients.h"
 
 #include <ATen/Functions.h>
+#include <c10/util/Exception.h>
 
 #include <limits>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "dist/failure.h"
 
@@ -18,8 +20,7 @@ using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// ---- Equal models
-// -----------------------------------------------------------------------------------------------
+// ---- Equal models ----
 
 std::string describe(const NamedTensors& parameters, const std::vector<at::Tensor>& buffers) {
   std::ostringstream text;
@@ -66,44 +67,46 @@ void check_equal(Communicator& communicator, const std::string& text) {
     line_b = next(b);
   } while (line_a == line_b && a && b);
   fail<DistributedError>(
-      "the ranks hold different models: '{}' on rank 0, '{}' on rank {}; every node needs the same job file "
-      "and model "
-      "files",
+      "the ranks hold different models: '{}' on rank 0, '{}' on rank {}; every node needs the same job "
+      "file and model files",
       line_a, line_b, other);
 }
 
-// ---- Reduction
-// --------------------------------------------------------------------------------------------------
+// ---- Reduction ----
 
 // A hook, since the Reducer's own reduction divides by the world size: a plain sum, at half the bytes when
-// compressed.
+// compressed. Notes when the last bucket was sent: what backward takes after that is waiting.
 class SumHook : public c10d::CppCommHookInterface<GroupPtr> {
  public:
-  SumHook(GroupPtr group, spec::GradientCompression compression)
-      : CppCommHookInterface(std::move(group)), compression_(compression) {}
+  SumHook(GroupPtr group, spec::GradientCompression compression, int64_t& sent_ns)
+      : CppCommHookInterface(std::move(group)), compression_(compression), sent_ns_(sent_ns) {}
 
   FuturePtr runHook(c10d::GradBucket& bucket) override {
+    FuturePtr sum = send(bucket);
+    sent_ns_ = monotonic_ns();
+    return sum;
+  }
+
+ private:
+  FuturePtr send(c10d::GradBucket& bucket) {
     const at::Tensor& buffer = bucket.getBufferRef();
     if (compression_ == spec::GradientCompression::kNone) {
       std::vector<at::Tensor> tensors = {buffer};
       return state_->allreduce(tensors)->getFuture();
     }
-    // fp16 has range for the mean of the ranks where it may have none for their sum.
     const bool fp16 = compression_ == spec::GradientCompression::kFp16;
-    const double factor = fp16 ? static_cast<double>(state_->getSize()) : 1.0;
-    std::vector<at::Tensor> small = {fp16 ? (buffer / factor).to(at::kHalf) : buffer.to(at::kBFloat16)};
+    std::vector<at::Tensor> small = {buffer.to(fp16 ? at::kHalf : at::kBFloat16)};
     const FuturePtr reduced = state_->allreduce(small)->getFuture();
-    const auto restore = [buffer, factor](c10::ivalue::Future& done) -> c10::IValue {
+    const auto restore = [buffer](c10::ivalue::Future& done) -> c10::IValue {
       const at::Tensor target = buffer;
       target.copy_(c10d::detail::parseCppCommHookResult(done.value()));
-      if (factor != 1.0) target.mul_(factor);
       return target;
     };
     return reduced->then(restore, c10::TensorType::get());
   }
 
- private:
   spec::GradientCompression compression_;
+  int64_t& sent_ns_;
 };
 
 class ReducedGradients : public GradientSync {
@@ -139,7 +142,7 @@ class ReducedGradients : public GradientSync {
         /*gradient_as_bucket_view=*/true, std::move(names), c10d::kDefaultFirstBucketBytes,
         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
-    reducer_->register_comm_hook(std::make_unique<SumHook>(group, options.gradient_compression));
+    reducer_->register_comm_hook(std::make_unique<SumHook>(group, options.gradient_compression, sent_ns_));
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
     if (static_graph_) reducer_->set_static_graph();
@@ -153,15 +156,27 @@ class ReducedGradients : public GradientSync {
     });
   }
 
-  void backward(const at::Tensor& loss, bool last) override {
-    if (!last) return loss.backward();
-    collective(who_, "gradient all_reduce", [&] {
+  double backward(const at::Tensor& loss, bool last) override {
+    if (!last) {
+      loss.backward();
+      return 0;
+    }
+    try {
       reducer_->prepare_for_backward({loss});
+      sent_ns_ = 0;
       loss.backward();
       // The first backward of a static graph only counts uses; then all is reduced at once.
       if (static_graph_ && !std::exchange(graph_known_, true)) reducer_->delay_all_reduce();
-    });
+    } catch (const std::exception& e) {
+      // LibTorch's own errors are those of this rank's computation, unless c10d says otherwise; Gloo's are
+      // not c10's.
+      const bool local = dynamic_cast<const c10::Error*>(&e) != nullptr;
+      if (local && dynamic_cast<const c10::DistError*>(&e) == nullptr) throw;
+      fail_collective(who_, "gradient all_reduce", e);
+    }
+    const double wait_s = sent_ns_ == 0 ? 0 : static_cast<double>(monotonic_ns() - sent_ns_) * 1e-9;
     check_complete();
+    return wait_s;
   }
 
   std::vector<at::Tensor> gradients() override {
@@ -194,8 +209,7 @@ class ReducedGradients : public GradientSync {
       }
       fail<DistributedError>(
           "rank {} of {}: parameters took no part in the loss, so their gradients were never reduced: {}; "
-          "set "
-          "parallel.find_unused_parameters: true, or freeze them",
+          "set parallel.find_unused_parameters: true, or freeze them",
           who_.rank, who_.size, unused.empty() ? "(not known which)" : unused);
     }
   }
@@ -203,6 +217,7 @@ class ReducedGradients : public GradientSync {
   Waiting who_;
   bool static_graph_;
   bool graph_known_ = false;
+  int64_t sent_ns_ = 0;  // the last bucket of this backward; the Reducer's hook sets it
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;
   std::shared_ptr<c10d::Reducer> reducer_;

@@ -31,6 +31,12 @@ class PhaseTimes {
   void set(Phase phase, double seconds) {
     ns_[static_cast<size_t>(phase)] = static_cast<int64_t>(seconds * 1e9);
   }
+  // Time that was found to belong elsewhere; `from` may be the running phase.
+  void move(Phase from, Phase to, double seconds) {
+    const auto ns = static_cast<int64_t>(seconds * 1e9);
+    ns_[static_cast<size_t>(from)] -= ns;
+    ns_[static_cast<size_t>(to)] += ns;
+  }
   // Without evaluation and checkpoints.
   double training_seconds() const;
 

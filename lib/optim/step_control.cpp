@@ -51,7 +51,11 @@ StepControl::StepControl(const spec::Train& train, const spec::Schedule& schedul
   growth_tracker_ = at::zeros({}, fp32.dtype(at::kInt));
 }
 
-StepResult StepControl::prepare(const std::vector<at::Tensor>& gradients, const at::Tensor& num_targets) {
+at::Tensor StepControl::loss_factor(int64_t num_targets) const {
+  return scale_ / static_cast<double>(num_targets);
+}
+
+StepResult StepControl::prepare(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> defined;
   for (const auto& g : gradients) {
@@ -59,17 +63,16 @@ StepResult StepControl::prepare(const std::vector<at::Tensor>& gradients, const 
   }
   const at::Tensor norm = defined.empty() ? at::zeros_like(scale_)
                                           : at::linalg_vector_norm(at::stack(at::_foreach_norm(defined)));
-  const at::Tensor divisor = scale_ * num_targets;
 
   StepResult result;
-  result.grad_norm = norm / divisor;
-  // One inf or NaN anywhere makes the norm so; a norm that overflows, or no target at all, is no step to take
-  // either.
+  result.loss_scale = scale_.clone();  // which is updated below
+  result.grad_norm = norm / result.loss_scale;
+  // One inf or NaN anywhere makes the norm so; a norm that overflows is no step to take either.
   result.found_inf = at::isfinite(result.grad_norm).logical_not().to(at::kFloat);
   // torch.nn.utils.clip_grad_norm_'s factor min(1, clip / (norm + 1e-6)), inverted since it is divided by.
-  result.grad_scale = clip_ > 0 ? divisor * ((result.grad_norm + 1e-6) / clip_).clamp_min(1.0) : divisor;
+  result.grad_scale =
+      clip_ > 0 ? result.loss_scale * ((result.grad_norm + 1e-6) / clip_).clamp_min(1.0) : result.loss_scale;
   result.lr = lr_table_.index_select(0, good_steps_).squeeze(0);
-  result.loss_scale = scale_.clone();
 
   good_steps_.add_((1 - result.found_inf).to(at::kLong)).clamp_max_(lr_table_.numel() - 1);
   if (scaling_) {

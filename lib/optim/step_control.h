@@ -25,17 +25,16 @@ struct StepResult {
 };
 
 // What happens between backward and the optimizer (design §4, 5), without a device sync and with one pass
-// over the gradients, the norm: unscaling by 1/(loss scale × global targets) and clipping ride on the
-// optimizer's own pass.
+// over the gradients, the norm: unscaling by 1/(loss scale) and clipping ride on the optimizer's own pass.
 class StepControl {
  public:
   StepControl(const spec::Train& train, const spec::Schedule& schedule, double lr, int64_t total_steps,
               const at::Device& device);
-  // [] fp32: multiply the loss by it before backward.
-  at::Tensor loss_scale() const { return scale_; }
-  // Reads the gradients (undefined ones are passed over), advances schedule and loss scale. `num_targets`: []
-  // fp32, over all ranks and micro-batches; 0 makes a skipped step.
-  StepResult prepare(const std::vector<at::Tensor>& gradients, const at::Tensor& num_targets);
+  // [] fp32: multiply the sum of the loss by it before backward. `num_targets`: over all ranks and
+  // micro-batches of the step, at least 1; so gradients are scaled means, the range that a loss scale is for.
+  at::Tensor loss_factor(int64_t num_targets) const;
+  // Reads the gradients of that loss (undefined ones are passed over), advances schedule and loss scale.
+  StepResult prepare(const std::vector<at::Tensor>& gradients);
 
  private:
   double clip_;

@@ -44,10 +44,12 @@ void Trainer::train_step() {
   phases.start(Phase::kOptimizer);
   p_.gradient_sync.zero_grad();
   data::MicroBatch micro;
+  int64_t num_targets = 0;
   do {
     phases.start(Phase::kDataWait);
     micro = feed_.next();
     const bool last = micro.last_of_step;
+    num_targets = micro.step_samples * p_.loader.targets_per_sample();
 
     phases.start(Phase::kForward);
     p_.gradient_sync.before_forward(last);
@@ -56,18 +58,16 @@ void Trainer::train_step() {
       const Autocast autocast(p_.device.type(), p_.job.spec.train.precision);
       loss_sum = p_.model.forward(micro.batch).loss_sum;
     }
-    const at::Tensor scaled_loss = loss_sum * p_.step_control.loss_scale();
+    const at::Tensor scaled_loss = loss_sum * p_.step_control.loss_factor(num_targets);
 
     phases.start(Phase::kBackward);
-    p_.gradient_sync.backward(scaled_loss, last);
+    phases.move(Phase::kBackward, Phase::kSync, p_.gradient_sync.backward(scaled_loss, last));
     feed_.prefetch();
     reporter_.add(loss_sum.detach(), micro.batch, 3 * p_.model.forward_flops(micro.batch.seqlens));
   } while (!micro.last_of_step);
 
   phases.start(Phase::kOptimizer);
-  const int64_t num_targets = micro.step_samples * p_.loader.targets_per_sample();
-  const optim::StepResult result = p_.step_control.prepare(
-      p_.gradient_sync.gradients(), at::full({}, num_targets, at::dtype(at::kFloat).device(p_.device)));
+  const optim::StepResult result = p_.step_control.prepare(p_.gradient_sync.gradients());
   p_.optimizer.step(result.lr, result.grad_scale, skipped_.add(result.found_inf));
 
   phases.start(Phase::kLog);

@@ -1,6 +1,7 @@
 // What ranks say when others die, hang or never come. Ranks that must die are processes: this program again,
 // with the hidden test case "victim".
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -8,10 +9,12 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <new>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "../unit/dist/ranks.h"
 #include "core/error.h"
+#include "dist/failure.h"
 #include "dist/gradient_sync.h"
 
 extern char** environ;
@@ -68,6 +71,92 @@ TEST_CASE("victim", "[.]") {
   for (int i = 0; i < 2; ++i) model.step();
   if (what == "die") ::raise(SIGKILL);
   if (what == "hang") ::raise(SIGSTOP);
+}
+
+TEST_CASE("errors of this rank's own backward keep their type; only communication's are distributed errors") {
+  const auto outcome = [](void (*thrown)()) {
+    std::vector<std::string> kinds(2);
+    const auto errors = test::run_ranks(2, [&](dist::Communicator& c) {
+      const at::Tensor p = at::ones({8}).requires_grad_();
+      const auto sync = dist::make_gradient_sync(c, {}, {{"p", p}}, {});
+      const at::Tensor doubled = 2 * p;
+      doubled.register_hook([thrown](const at::Tensor& gradient) {
+        thrown();
+        return gradient;
+      });
+      std::string& kind = kinds[static_cast<size_t>(c.rank())];
+      try {
+        sync->before_forward(true);
+        sync->backward(doubled.sum(), true);
+      } catch (const Error& e) {
+        kind = std::string(e.kind()) + ": " + e.what();
+      } catch (const std::bad_alloc&) {
+        kind = "bad_alloc";
+      } catch (const c10::OutOfMemoryError&) {
+        kind = "device out of memory";
+      } catch (const c10::Error& e) {
+        kind = dist::first_line(e);
+      }
+    });
+    CHECK(errors == std::vector<std::string>(2));
+    return kinds[1];
+  };
+  CHECK(outcome([] { throw std::bad_alloc(); }) == "bad_alloc");
+  CHECK(outcome([] { C10_THROW_ERROR(OutOfMemoryError, "full"); }) == "device out of memory");
+  CHECK(outcome([] { fail<NumericError>("not a number"); }) == "numeric error: not a number");
+  CHECK(outcome([] { TORCH_CHECK(false, "sizes differ"); }) == "sizes differ");
+  CHECK(outcome([] { C10_THROW_ERROR(DistBackendError, "NCCL is gone"); }) ==
+        "distributed error: rank 1 of 2: gradient all_reduce failed: NCCL is gone");
+  CHECK(outcome([] {
+          throw std::runtime_error("Connection closed by peer");
+        }).starts_with("distributed error: rank 1 of 2: gradient all_reduce failed: Connection closed"));
+}
+
+TEST_CASE("an out-of-memory error is not taken for a failed collective") {
+  const auto thrown = [] { dist::collective({0, 2, 1}, "barrier", [] { throw std::bad_alloc(); }); };
+  CHECK_THROWS_AS(thrown(), std::bad_alloc);
+}
+
+TEST_CASE("the end that NCCL's watchdog makes is explained, with the code of a distributed error") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(ends[1], 2);
+    dist::explain_watchdog({1, 2, 20});
+    [&]() noexcept {
+      C10_THROW_ERROR(DistBackendError, "Watchdog caught collective operation timeout: OpType=ALLREDUCE");
+    }();
+  }
+  ::close(ends[1]);
+  std::string said;
+  char buffer[1024];
+  for (ssize_t n; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    said.append(buffer, static_cast<size_t>(n));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 4);
+  CHECK(said ==
+        "rank 1 of 2: NCCL failed: Watchdog caught collective operation timeout: OpType=ALLREDUCE; not all "
+        "ranks "
+        "came within 20 s (parallel.timeout_s): look for one that hangs or lags\n");
+}
+
+TEST_CASE("a rank that comes to the sum early is told how long it waited") {
+  std::vector<double> waited(2);
+  const auto errors = test::run_ranks(2, [&](dist::Communicator& c) {
+    const OneParameter model(c);
+    model.step();
+    const auto r = static_cast<size_t>(c.rank());
+    if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    model.sync->before_forward(true);
+    waited[r] = model.sync->backward(model.p.sum(), true);
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(waited[0] > waited[1]);
+  CHECK(waited[0] > 0.05);
 }
 
 TEST_CASE("when a peer is killed, the survivor's gradient sum fails within seconds and names the cause") {

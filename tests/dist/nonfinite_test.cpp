@@ -25,7 +25,7 @@ TEST_CASE(
       sync->zero_grad();
       sync->before_forward(true);
       sync->backward(p.square().sum() * (c.rank() == 1 ? factor : 1.0F), true);
-      const auto step = control.prepare(sync->gradients(), at::full({}, 6.0F));
+      const auto step = control.prepare(sync->gradients());
       optimizer->step(step.lr, step.grad_scale, step.found_inf);
       found[r].push_back(step.found_inf.item<float>());
       rates[r].push_back(step.lr.item<float>());
@@ -44,7 +44,7 @@ TEST_CASE(
   for (int i = 0; i < 2; ++i) {
     p.mutable_grad().reset();
     (2 * p.square().sum()).backward();
-    const auto step = control.prepare({p.grad()}, at::full({}, 6.0F));
+    const auto step = control.prepare({p.grad()});
     optimizer->step(step.lr, step.grad_scale, step.found_inf);
   }
   CHECK(weights[0].equal(p.detach()));

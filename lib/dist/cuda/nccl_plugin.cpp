@@ -10,8 +10,9 @@
 extern "C" __attribute__((visibility("default"))) void trainer_make_nccl_backend(
     const c10::intrusive_ptr<c10d::Store>& store, const trainer::dist::NcclOptions& options,
     c10::intrusive_ptr<c10d::Backend>& result) {
-  // As torchrun: a failed or timed-out collective ends the process instead of leaving it in a kernel for
-  // ever.
+  // As torchrun: a failed or timed-out collective ends the process (dist::explain_watchdog says why) instead
+  // of leaving it in a kernel for ever. A blocking wait would throw in the main thread, but stop the host
+  // from queueing work ahead; mere clean-up (2) would let it go on with gradients half summed.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", /*overwrite=*/0);
   c10::cuda::set_device(options.device);
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create();

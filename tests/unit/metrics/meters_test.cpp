@@ -25,6 +25,10 @@ TEST_CASE("a phase's time is counted once, to the phase that runs") {
   CHECK(times.seconds(Phase::kForward) + times.seconds(Phase::kEvaluation) <= all);
   CHECK(times.seconds(Phase::kBackward) == 0);
   CHECK(times.training_seconds() == times.seconds(Phase::kForward));
+  const double forward = times.seconds(Phase::kForward);
+  times.move(Phase::kForward, Phase::kSync, 0.002);
+  CHECK(times.seconds(Phase::kSync) == Approx(0.002));
+  CHECK(times.seconds(Phase::kForward) == Approx(forward - 0.002));
 }
 
 TEST_CASE("rates are work over time, and not a number without time") {

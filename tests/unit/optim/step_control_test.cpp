@@ -58,16 +58,17 @@ TEST_CASE("a warm-up ratio is rounded up to steps and gives way to warmup_steps"
   CHECK(learning_rate(s, 1.0, 2, 50) == Approx(0.5));
 }
 
-TEST_CASE(
-    "norm and clipped gradients are those of clip_grad_norm_, whatever the scale and the number of targets") {
+TEST_CASE("norm and clipped gradients are those of clip_grad_norm_, whatever the loss scale") {
   const Reference reference;
   for (const auto& c : reference.json["clip"]) {
-    StepControl control(train_of(c["max_norm"]), linear(), 0.1, 10, at::kCPU);
+    spec::Train train = train_of(c["max_norm"], spec::Precision::kFp16);
+    train.loss_scale.initial = 96;
+    StepControl control(train, linear(), 0.1, 10, at::kCPU);
     const auto g = reference.tensors(reference.json["clip_gradients"]);
     std::vector<at::Tensor> scaled;
     for (const auto& t : g) scaled.push_back(t * 96);
     scaled.emplace_back();  // a parameter that took no part
-    const auto r = control.prepare(scaled, at::scalar_tensor(96.0F));
+    const auto r = control.prepare(scaled);
     CHECK(r.grad_norm.item<double>() == Approx(c["norm"].get<double>()).epsilon(1e-6));
     CHECK(r.found_inf.item<float>() == 0);
     scaled.pop_back();
@@ -78,7 +79,7 @@ TEST_CASE(
 
 TEST_CASE("a clip of 0 is no clipping") {
   StepControl control(train_of(0), linear(), 0.1, 10, at::kCPU);
-  CHECK(control.prepare({at::full({4}, 1e6F)}, at::scalar_tensor(2.0F)).grad_scale.item<float>() == 2);
+  CHECK(control.prepare({at::full({4}, 1e6F)}).grad_scale.item<float>() == 1);
 }
 
 TEST_CASE(
@@ -92,11 +93,11 @@ TEST_CASE(
   for (size_t step = 0; step < reference.json["scaler"].size(); ++step) {
     INFO("step " << step);
     const auto& expected = reference.json["scaler"][step];
-    CHECK(control.loss_scale().item<double>() == expected["scale"].get<double>());
+    CHECK(control.loss_factor(1).item<double>() == expected["scale"].get<double>());
     const bool bad = step == 2 || step == 3 || step == 9;
-    const at::Tensor gradient = at::ones({2}) * control.loss_scale();
+    const at::Tensor gradient = at::ones({2}) * control.loss_factor(1);
     if (bad) gradient[0] = kInf;
-    const auto r = control.prepare({gradient}, at::ones({}));
+    const auto r = control.prepare({gradient});
     CHECK(r.found_inf.item<float>() == (expected["taken"].get<bool>() ? 0 : 1));
     CHECK(r.loss_scale.item<double>() == expected["scale"].get<double>());
     CHECK(r.lr.item<double>() == Approx(1.0 - static_cast<double>(good) / 20));
@@ -104,27 +105,31 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("inf, NaN, and a step without targets are found") {
+TEST_CASE("the initial loss scale is of the mean loss, not of its sum") {
+  StepControl control(train_of(0, spec::Precision::kFp16), linear(), 0.1, 10, at::kCPU);
+  CHECK(control.loss_factor(4096).item<double>() == 65536.0 / 4096);
+  CHECK(control.prepare({at::ones({1})}).grad_scale.item<double>() == 65536);
+}
+
+TEST_CASE("inf and NaN are found") {
   StepControl control(train_of(1.0), linear(), 0.1, 10, at::kCPU);
-  const at::Tensor one = at::ones({});
   for (const float bad : {kInf, -kInf, std::nanf("")}) {
     const at::Tensor g = at::ones({100});
     g[57] = bad;
-    CHECK(control.prepare({at::ones({3}), g}, one).found_inf.item<float>() == 1);
+    CHECK(control.prepare({at::ones({3}), g}).found_inf.item<float>() == 1);
   }
-  CHECK(control.prepare({at::zeros({3})}, at::zeros({})).found_inf.item<float>() == 1);
-  CHECK(control.prepare({at::ones({3})}, one).found_inf.item<float>() == 0);
-  CHECK(control.prepare({}, one).grad_norm.item<float>() == 0);
+  CHECK(control.prepare({at::ones({3})}).found_inf.item<float>() == 0);
+  CHECK(control.prepare({}).grad_norm.item<float>() == 0);
 }
 
 TEST_CASE("fp32 and bf16 have no loss scale") {
   StepControl control(train_of(1.0, spec::Precision::kBf16), linear(), 0.1, 10, at::kCPU);
-  control.prepare({at::full({2}, kInf)}, at::ones({}));
-  CHECK(control.loss_scale().item<float>() == 1);
+  control.prepare({at::full({2}, kInf)});
+  CHECK(control.loss_factor(1).item<float>() == 1);
 }
 
 TEST_CASE("steps beyond the schedule's end keep its last rate") {
   StepControl control(train_of(1.0), linear(), 0.1, 1, at::kCPU);
-  for (int i = 0; i < 4; ++i) control.prepare({at::ones({2})}, at::ones({}));
-  CHECK(control.prepare({at::ones({2})}, at::ones({})).lr.item<float>() == 0);
+  for (int i = 0; i < 4; ++i) control.prepare({at::ones({2})});
+  CHECK(control.prepare({at::ones({2})}).lr.item<float>() == 0);
 }
