@@ -28,6 +28,8 @@ struct StorePort {
     ::listen(fd, 64);
     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
     port = ntohs(address.sin_port);
+    // c10d's flight recorder, one a process, keeps a map without a lock: ranks that are threads would race.
+    ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
     ::setenv("TRAINER_STORE_FD", std::to_string(fd).c_str(), 1);
   }
 };
