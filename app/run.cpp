@@ -1,5 +1,7 @@
 // trainer run: an agent that spawns this program again as workers, or one of those workers.
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -21,6 +23,9 @@ int run_as_agent(const LaunchFlags& flags) {
   spec::JobSpec spec = load_spec(flags);
   std::vector<std::string> command = {"run", flags.job_path};
   for (const std::string& override : flags.overrides) command.insert(command.end(), {"--set", override});
+  // So that the job.yaml that a worker leaves is the job that ran, flags and PET_* variables included.
+  command.insert(command.end(), {"--set", fmt::format("launch.nproc_per_node={}", spec.launch.nproc_per_node),
+                                 "--set", fmt::format("launch.nnodes={}", spec.launch.nnodes)});
   const hardware::Machine machine = hardware::detect();
   launch::WorkerPlan plan =
       launch::plan_workers(spec.launch, spec.hardware, machine, launch::self_command(command), "");

@@ -31,7 +31,7 @@ void Trainer::run() {
   if (p_.job.spec.train.require_loss_decrease && !(reporter_.last_loss() < reporter_.first_loss())) {
     fail<NumericError>(
         "the loss did not fall: {:.6g} at the first log line, {:.6g} at the last; the job demands it "
-        "(train.require_loss_decrease)",
+        "(train.require_loss_decrease); hint: it takes two log lines to tell, see logging.every_steps",
         reporter_.first_loss(), reporter_.last_loss());
   }
 }
