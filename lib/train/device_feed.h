@@ -21,7 +21,6 @@ class DeviceFeed {
   void prefetch();
 
  private:
-
   data::Loader& loader_;
   c10::Device device_;
   std::optional<c10::Stream> copy_stream_;

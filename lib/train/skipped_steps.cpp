@@ -34,7 +34,8 @@ int64_t SkippedSteps::check(int64_t step, const at::Tensor& loss_scale) {
   if (total == seen_) return total;
   if (in_a_row >= limit_) {
     fail<NumericError>(
-        "step {}: gradients were inf or NaN, {} step{} in a row ({}); the weights are those of step {}; hint: lower "
+        "step {}: gradients were inf or NaN, {} step{} in a row ({}); the weights are those of step {}; "
+        "hint: lower "
         "optimizer.lr{}",
         step, in_a_row, in_a_row == 1 ? "" : "s",
         limit_ == options_.max_skipped_steps ? fmt::format("train.max_skipped_steps {}", limit_)
@@ -42,9 +43,10 @@ int64_t SkippedSteps::check(int64_t step, const at::Tensor& loss_scale) {
         step - in_a_row, options_.precision == spec::Precision::kFp16 ? ", or train in bf16" : "");
   }
   if (is_main_) {
-    log_warning("step {}: {} step{} skipped for inf or NaN gradients ({} so far){}", step, total - seen_,
-                total - seen_ == 1 ? "" : "s", total,
-                options_.precision == spec::Precision::kFp16 ? fmt::format("; loss scale was {}", value(2)) : "");
+    log_warning(
+        "step {}: {} step{} skipped for inf or NaN gradients ({} so far){}", step, total - seen_,
+        total - seen_ == 1 ? "" : "s", total,
+        options_.precision == spec::Precision::kFp16 ? fmt::format("; loss scale was {}", value(2)) : "");
   }
   return seen_ = total;
 }

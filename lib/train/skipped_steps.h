@@ -24,7 +24,7 @@ class SkippedSteps {
  private:
   const spec::Train& options_;
   bool is_main_;
-  int64_t limit_;                         // in a row
+  int64_t limit_;                          // in a row
   at::Tensor total_, in_a_row_, stopped_;  // [] fp32
   int64_t seen_ = 0;
 };

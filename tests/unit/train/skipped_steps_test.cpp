@@ -30,20 +30,22 @@ TEST_CASE("skipped steps are counted, and a good step ends a row of them") {
   CHECK(take(skipped, 2, 1) == 1);
   CHECK(take(skipped, 3, 0) == 1);
   CHECK(take(skipped, 4, 1) == 2);
-  CHECK_THROWS_MATCHES(
-      take(skipped, 5, 1), trainer::NumericError,
-      Message("step 5: gradients were inf or NaN, 2 steps in a row (train.max_skipped_steps 2); the weights are those "
-              "of step 3; hint: lower optimizer.lr"));
+  CHECK_THROWS_MATCHES(take(skipped, 5, 1), trainer::NumericError,
+                       Message("step 5: gradients were inf or NaN, 2 steps in a row (train.max_skipped_steps "
+                               "2); the weights are those "
+                               "of step 3; hint: lower optimizer.lr"));
 }
 
-TEST_CASE("abort ends the job at the first skipped step, but not in fp16, where the loss scale must find its value") {
+TEST_CASE(
+    "abort ends the job at the first skipped step, but not in fp16, where the loss scale must find its "
+    "value") {
   trainer::spec::Train options;
   options.on_nonfinite = trainer::spec::NonFinite::kAbort;
   SkippedSteps fp32(options, kCpu, false);
-  CHECK_THROWS_MATCHES(
-      take(fp32, 7, 1), trainer::NumericError,
-      Message("step 7: gradients were inf or NaN, 1 step in a row (train.on_nonfinite is abort); the weights are those "
-              "of step 6; hint: lower optimizer.lr"));
+  CHECK_THROWS_MATCHES(take(fp32, 7, 1), trainer::NumericError,
+                       Message("step 7: gradients were inf or NaN, 1 step in a row (train.on_nonfinite is "
+                               "abort); the weights are those "
+                               "of step 6; hint: lower optimizer.lr"));
   options.precision = trainer::spec::Precision::kFp16;
   SkippedSteps fp16(options, kCpu, false);
   CHECK(take(fp16, 7, 1) == 1);
