@@ -26,6 +26,14 @@ find_package_handle_standard_args(LibTorch VERSION_VAR LibTorch_VERSION
 
 get_filename_component(_torch_lib_dir "${LIBTORCH_CPU_LIBRARY}" DIRECTORY)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
+  # The OpenMP run time that LibTorch brings along: a second one would have threads of its own. Where it brings none it
+  # uses the compiler's.
+  file(GLOB LIBTORCH_GOMP_LIBRARY "${_torch_lib_dir}/libgomp*.so*")
+  if(LIBTORCH_GOMP_LIBRARY)
+    list(GET LIBTORCH_GOMP_LIBRARY 0 LIBTORCH_GOMP_LIBRARY)
+  else()
+    set(LIBTORCH_GOMP_LIBRARY gomp)
+  endif()
   add_library(LibTorch::cpu INTERFACE IMPORTED)
   target_include_directories(LibTorch::cpu SYSTEM INTERFACE
     "${LIBTORCH_INCLUDE_DIR}" "${LIBTORCH_INCLUDE_DIR}/torch/csrc/api/include")
