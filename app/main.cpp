@@ -1,7 +1,9 @@
 // trainer: the command line. One function per subcommand; this file alone turns errors into exit codes.
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -43,5 +45,10 @@ int main(int argc, char** argv) {
     const int code = cli.exit(error);
     return code == 0 ? 0 : static_cast<int>(trainer::ExitCode::kUsage);
   }
-  return run_guarded(command);
+  const int code = run_guarded(command);
+  if (std::fflush(stdout) != 0 && code == 0) {  // a full disk must not pass for success
+    fmt::print(stderr, "cannot write to standard output: {}\n", std::strerror(errno));
+    return static_cast<int>(trainer::ExitCode::kInternal);
+  }
+  return code;
 }

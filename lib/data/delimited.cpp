@@ -145,6 +145,9 @@ int64_t DelimitedFile::column(std::string_view name) const {
   if (error == std::errc() && stop == name.data() + name.size() && number < columns_.size()) {
     return static_cast<int64_t>(number);
   }
+  if (columns_.empty()) {
+    fail<DataError>("{}: the file is empty; expected a table with a column \"{}\"", path_, name);
+  }
   fail<DataError>("{}: no column \"{}\"; columns: {}{}", path_, name, fmt::join(columns_, ", "),
                   spec::did_you_mean(name, {columns_.begin(), columns_.end()}));
 }

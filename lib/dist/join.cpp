@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "dist/communicator.h"
 #include "dist/cuda_plugin.h"
 #include "dist/failure.h"
@@ -182,6 +183,10 @@ std::unique_ptr<Communicator> join(const Job& job, bool agent_hosts_store) {
   if (world.size == 1) return make_single_process();
   quiet_c10d();
   const Waiting who{world.rank, world.size, job.spec.parallel.timeout_s};
+  if (world.num_nodes > 1 && world.local_rank == 0) {
+    log_info("joining {} ranks on {} nodes at {}:{}, waiting at most {} s (parallel.timeout_s)", world.size,
+             world.num_nodes, world.master_addr, world.master_port, who.timeout_s);
+  }
   const StorePtr store = connect_store(world, who, agent_hosts_store);
   roll_call(*store, world, who);
 

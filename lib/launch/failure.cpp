@@ -22,6 +22,12 @@ bool lost_peers(const Failure& failure) {
   return failure.exit.code == static_cast<int>(ExitCode::kDistributed);
 }
 
+// By the words of dist/failure.cpp.
+bool only_lost_peers(const Failure& failure) {
+  return lost_peers(failure) && failure.report &&
+         failure.report->message.find("a peer has probably died") != std::string::npos;
+}
+
 // Told to stop, and nothing says that it failed before.
 bool was_stopped(const Failure& failure) {
   return failure.exit.after_stop && !failure.report;
@@ -75,6 +81,11 @@ const Failure* root_cause(const std::vector<Failure>& failures) {
   }
   if (candidates.empty()) return nullptr;
   std::stable_sort(candidates.begin(), candidates.end(), earlier);
+  // Of ranks that lost their peers, one that says more than that a peer has gone comes first.
+  if (only_lost_peers(*candidates.front())) {
+    std::stable_partition(candidates.begin(), candidates.end(),
+                          [](const Failure* candidate) { return !only_lost_peers(*candidate); });
+  }
   const Failure* first = candidates.front();
   if (!lost_peers(*first)) return first;
   const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Failure* candidate) {

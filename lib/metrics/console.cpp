@@ -148,14 +148,23 @@ void Console::step(const StepRecord& record) {
 }
 
 void Console::tick(int64_t step) {
-  if (!bar_ || monotonic_s() - drawn_s_ < 0.1) return;
+  const double now_s = monotonic_s();
+  if (!bar_ || now_s - drawn_s_ < 0.1) return;
+  if (first_tick_ == 0) {
+    first_tick_ = step;
+    first_tick_s_ = now_s;
+  } else if (std::isnan(seconds_a_step_)) {  // no two records yet
+    tick_seconds_a_step_ = (now_s - first_tick_s_) / static_cast<double>(step - first_tick_);
+  }
   shown_.step = step;
+  shown_.epoch = plan_.total_epochs * static_cast<double>(step) / static_cast<double>(plan_.total_steps);
   draw();
 }
 
 void Console::draw() {
   drawn_s_ = monotonic_s();
-  const double left = seconds_a_step_ * static_cast<double>(plan_.total_steps - shown_.step);
+  const double a_step_s = std::isnan(seconds_a_step_) ? tick_seconds_a_step_ : seconds_a_step_;
+  const double left = a_step_s * static_cast<double>(plan_.total_steps - shown_.step);
   write_line(1, kStatusMark + progress_bar(shown_, plan_, left, columns_));
 }
 

@@ -51,6 +51,10 @@ class Console {
   int64_t first_step_ = 0;
   double first_time_s_ = 0;
   double seconds_a_step_, drawn_s_ = 0;
+  // The same of the first tick, for an estimate before there are two records.
+  int64_t first_tick_ = 0;
+  double first_tick_s_ = 0;
+  double tick_seconds_a_step_ = kNotMeasured;
 };
 
 }  // namespace trainer::metrics

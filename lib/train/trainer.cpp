@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "spec/enums.h"
 #include "train/autocast.h"
 
 namespace trainer::train {
@@ -22,6 +23,10 @@ void Trainer::run() {
   while (step_ < p_.total_steps && !best_.out_of_patience()) {
     train_step();
     if (evaluation_due()) evaluate();
+  }
+  if (step_ < p_.total_steps && p_.job.world.is_main()) {
+    log_info("stopped early at step {} of {}: {} was no better in {} evaluations", step_, p_.total_steps,
+             spec::to_string(*p_.job.spec.evaluation.best), p_.job.spec.evaluation.early_stop_patience);
   }
   if (p_.job.spec.checkpoint.save_final) {
     reporter_.phases().start(Phase::kCheckpoint);

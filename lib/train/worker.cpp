@@ -97,6 +97,24 @@ void print_header(const Job& job, const model::LoadReport& report, int64_t num_s
   }
 }
 
+// What an earlier run left in the output directory goes to `previous` in it: what lies there belongs together.
+// Logs are the launcher's.
+void set_aside_earlier_run(const std::filesystem::path& output_dir) {
+  namespace fs = std::filesystem;
+  const fs::path previous = output_dir / "previous";
+  std::error_code error;
+  if (!fs::exists(output_dir / "metrics.jsonl", error)) return;
+  fs::remove_all(previous, error);
+  fs::create_directories(previous, error);
+  for (const char* name : {"job.yaml", "metrics.jsonl", "final", "best"}) {
+    if (!error && fs::exists(output_dir / name)) fs::rename(output_dir / name, previous / name, error);
+  }
+  if (error) {
+    fail<CheckpointError>("{}: cannot set an earlier run aside: {}", previous.string(), error.message());
+  }
+  log_info("the results of an earlier run here are now in {}", previous.string());
+}
+
 // Sets a reference while it lives, whatever way the scope is left.
 struct FollowStep {
   const Trainer& trainer;
@@ -126,7 +144,11 @@ void run(const Job& job, int64_t& step) {
   // With a fraction when the job counts steps.
   const double total_epochs =
       static_cast<double>(total_steps) / static_cast<double>(std::max<int64_t>(loader.num_steps(0), 1));
-  if (job.world.is_main()) print_header(job, report, loader.num_samples(), total_steps);
+  if (job.world.is_main()) {
+    print_header(job, report, loader.num_samples(), total_steps);
+    set_aside_earlier_run(job.output_dir);
+    write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
+  }
 
   const auto gradient_sync =
       dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers());
@@ -163,7 +185,6 @@ void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
     std::error_code error;
     std::filesystem::create_directories(job.output_dir, error);
     if (error) fail<SpecError>("job.output_dir: {}: {}", job.output_dir.string(), error.message());
-    write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
   }
   try {
     run(job, step);

@@ -82,6 +82,23 @@ class Jobs(unittest.TestCase):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(self.losses("run"), self.losses("again"), "the same job twice is the same to the bit")
 
+    def test_a_rerun_sets_the_earlier_run_aside_and_a_faulty_one_leaves_it(self):
+        self.run_job("twice")
+        first = self.losses("twice")
+        self.run_job("twice", "data.train.label=Nope", code=3)
+        self.assertEqual(self.losses("twice"), first)
+        self.run_job("twice", "train.steps=2", "evaluation.best=null")
+        self.assertEqual(len(self.losses("twice")), 2)
+        self.assertFalse((self.path / "twice/best").exists())
+        self.assertEqual(self.losses("twice/previous"), first)
+        self.assertTrue((self.path / "twice/previous/best/model.safetensors").is_file())
+
+    def test_early_stop_ends_the_job_and_says_so(self):
+        result = self.run_job("early", "optimizer.lr=1.0e-30", "train.steps=100", "evaluation.every=2",
+                              "evaluation.early_stop_patience=2")
+        self.assertIn("stopped early at step 6 of 100: loss was no better in 2 evaluations", result.stdout)
+        self.assertEqual(self.records("early", "summary")[0]["steps"], 6)
+
     def test_world_size_and_accumulation_do_not_change_the_updates(self):
         # A global batch of 12 in all; 64 pairs, so that the last step of an epoch is ragged (4 samples).
         self.run_job("one", "train.batch_size=12")
