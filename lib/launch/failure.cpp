@@ -81,17 +81,16 @@ const Failure* root_cause(const std::vector<Failure>& failures) {
   }
   if (candidates.empty()) return nullptr;
   std::stable_sort(candidates.begin(), candidates.end(), earlier);
-  // Of ranks that lost their peers, one that says more than that a peer has gone comes first.
-  if (only_lost_peers(*candidates.front())) {
-    std::stable_partition(candidates.begin(), candidates.end(),
-                          [](const Failure* candidate) { return !only_lost_peers(*candidate); });
-  }
   const Failure* first = candidates.front();
   if (!lost_peers(*first)) return first;
-  const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Failure* candidate) {
-    return !lost_peers(*candidate) && candidate->exit.time_ns - first->exit.time_ns <= kPeerLostWindowNs;
-  });
-  return other == candidates.end() ? first : *other;
+  // Better another reason than lost peers, and better lost peers with a reason than the bare fact.
+  for (const auto is_consequence : {lost_peers, only_lost_peers}) {
+    for (const Failure* candidate : candidates) {
+      const bool soon = candidate->exit.time_ns - first->exit.time_ns <= kPeerLostWindowNs;
+      if (soon && !is_consequence(*candidate)) return candidate;
+    }
+  }
+  return first;
 }
 
 std::string describe(const Failure& failure, int64_t next_ns, int64_t oom_kills) {

@@ -39,6 +39,15 @@ TEST_CASE("a rank that only lost its peers yields to one that failed for another
   CHECK(root_rank({failure(0, 10, 4), failure(1, 2011, 3)}) == 0);
 }
 
+TEST_CASE("of ranks that lost their peers, one that says more than that comes first") {
+  Failure bare = failure(0, 10, 4), informed = failure(1, 12, 4);
+  bare.report =
+      ErrorReport{"distributed error: rank 0 of 4: joining failed; a peer has probably died", 0, {}};
+  informed.report = ErrorReport{"distributed error: 2 of 4 ranks joined in 5 s; missing: 2, 3", 0, {}};
+  CHECK(root_rank({bare, informed}) == 1);
+  CHECK(root_rank({bare}) == 0);
+}
+
 TEST_CASE("a worker that was told to stop is no cause, unless it had reported an error") {
   CHECK(root_rank({failure(0, 10, 4), failure(1, 12, 1, true)}) == 0);
   Failure reported = failure(1, 12, 3, true);
