@@ -205,9 +205,11 @@ TEST_CASE("a worker that a signal kills gives 128 and its number") {
 
 TEST_CASE("the true first failure is named, twenty times of twenty") {
   for (int i = 0; i < 20; ++i) {
-    Driver driver("nproc=2", kReady +
-                                 "while [ ! -e ready.0 ] || [ ! -e ready.1 ]; do sleep 0.005; done; "
-                                 "[ $RANK = 1 ] && exit 7; trap '' TERM; sleep 0.02; exit 9");
+    // Rank 0 ends 20 ms after it has seen rank 1 dead, so that the order is true however late each is scheduled.
+    Driver driver("nproc=2",
+                  "trap '' TERM; [ $RANK = 1 ] && echo $$ > pid.new && mv pid.new pid && exit 7; "
+                  "while [ ! -e pid ]; do sleep 0.005; done; stat=/proc/$(cat pid)/stat; "
+                  "while [ -e $stat ] && ! grep -q ') Z' $stat; do sleep 0.005; done; sleep 0.02; exit 9");
     REQUIRE(driver.wait() == 7);
     REQUIRE_THAT(driver.err(), Contains("FAILED  node 0 rank 1 (pid "));
   }
