@@ -1,7 +1,11 @@
 #include "metrics/meters.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
-#include <sys/resource.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "core/file.h"
 
 namespace trainer::metrics {
 namespace {
@@ -88,9 +92,10 @@ int64_t peak_memory_bytes(const at::Device& device) {
     const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
     return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
   }
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+  // Not getrusage's: that one counts what the process was before exec.
+  const std::string status = read_file("/proc/self/status");
+  const size_t at = status.find("VmHWM:");
+  return at == std::string::npos ? 0 : std::atoll(status.c_str() + at + 6) * 1024;  // kB
 }
 
 }  // namespace trainer::metrics
