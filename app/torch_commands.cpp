@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "core/error.h"
-#include "launch/worker.h"
+#include "report/worker_error.h"
 #include "spec/load.h"
 #include "torch_library.h"
 #include "train/worker.h"
@@ -22,7 +22,7 @@ namespace {
   try {
     train::run_worker(spec::load(command.job_path, command.overrides), command.world, step);
   } catch (const std::exception& error) {
-    code = launch::report_worker_error(error, step > 0 ? std::optional(step) : std::nullopt);
+    code = report::report_worker_error(error, step > 0 ? std::optional(step) : std::nullopt);
   }
   std::fflush(nullptr);
   std::_Exit(code);

@@ -25,8 +25,9 @@
 #include "launch/console.h"
 #include "launch/failure.h"
 #include "launch/output.h"
-#include "launch/process.h"
-#include "launch/reaper.h"
+#include "net/socket.h"
+#include "process/process.h"
+#include "process/reaper.h"
 
 namespace trainer::launch {
 namespace {
@@ -42,7 +43,7 @@ constexpr int64_t kUnkillableNs = 10 * kSecondNs;  // a process stuck in the ker
 constexpr size_t kPumpBytes = 256 << 10;           // of one stream before the others have their turn
 
 struct Worker {
-  Process process;
+  process::Process process;
   WorkerOutput output, error;
   std::optional<Exit> exit;
 };
@@ -54,7 +55,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  void start(const SignalMask& signals);
+  void start(const process::SignalMask& signals);
   void watch();
   int finish();
   // Waits for a slow reader, but not when told to stop.
@@ -65,7 +66,7 @@ class Agent {
   enum class Source : uint32_t { kSignal, kExit, kStream, kStreams, kConsole };
 
   void add(int epoll, int fd, uint32_t events, Source source, size_t index = 0);
-  void start_worker(int64_t local_rank, int64_t port, int store_fd, const sigset_t& mask);
+  void start_worker(int64_t local_rank, int store_fd, const sigset_t& mask);
   void flush_console();
   void on_signal();
   void on_exit(Worker& worker);
@@ -80,6 +81,7 @@ class Agent {
   int64_t rank_of(const Worker& worker) const;
 
   const WorkerPlan& plan_;
+  Assignment assignment_;
   Console console_;
   Descriptor epoll_, streams_, signals_;
   int blocked_fd_ = -1;  // the console's, when its reader is behind; then the streams are not read
@@ -89,7 +91,7 @@ class Agent {
   int64_t deadline_ns_ = kNever;  // of the phase
   int interrupted_by_ = 0;
   bool ended_ = false;  // all processes are: their numbers may be others' by now
-  Reaper reaper_;
+  process::Reaper reaper_;
   int64_t oom_kills_before_ = hardware::read_cgroup_limits().oom_kills;
 };
 
@@ -123,7 +125,7 @@ void raise_file_limit(int64_t nproc) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void Agent::start(const SignalMask& signals) {
+void Agent::start(const process::SignalMask& signals) {
   raise_file_limit(plan_.nproc);
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   streams_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
@@ -133,22 +135,28 @@ void Agent::start(const SignalMask& signals) {
 
   const bool hosts_store = plan_.node_rank == 0;
   Descriptor store;
-  int64_t port = plan_.master_port;
+  assignment_ = {0,
+                 plan_.node_rank,
+                 plan_.max_nodes,
+                 plan_.node_rank * plan_.nproc,
+                 plan_.max_nodes * plan_.nproc,
+                 plan_.endpoints[0].host,
+                 plan_.endpoints[0].port};
   if (hosts_store) {
-    store = listen_on(plan_.master_port, plan_.nnodes == 1 && (plan_.master_addr == "127.0.0.1" ||
-                                                               plan_.master_addr == "localhost"));
-    port = port_of(store);
-    if (!plan_.pass_store_socket) store.reset();
+    store = net::listen_on(assignment_.master_port,
+                           plan_.max_nodes == 1 && (assignment_.master_addr == "127.0.0.1" ||
+                                                    assignment_.master_addr == "localhost"));
+    assignment_.master_port = net::port_of(store);
   }
   for (int64_t i = 0; i < plan_.nproc; ++i) {
     // Only rank 0 holds the socket, so that when it dies its peers' connections are refused at once.
-    start_worker(i, port, i == 0 && store.is_open() ? store.get() : -1, signals.old());
+    start_worker(i, i == 0 && store.is_open() ? store.get() : -1, signals.old());
     if (i == 0) store.reset();
   }
 }
 
-void Agent::start_worker(int64_t local_rank, int64_t port, int store_fd, const sigset_t& mask) {
-  const fs::path log_dir = worker_log_dir(plan_, local_rank);
+void Agent::start_worker(int64_t local_rank, int store_fd, const sigset_t& mask) {
+  const fs::path log_dir = worker_log_dir(plan_, assignment_, local_rank);
   std::error_code error;
   fs::create_directories(log_dir, error);
   if (error) {
@@ -156,21 +164,21 @@ void Agent::start_worker(int64_t local_rank, int64_t port, int store_fd, const s
                     log_dir.string(), error.message());
   }
   fs::remove(log_dir / "error.json", error);  // an earlier run's
-  std::map<std::string, std::string> env = worker_environment(plan_, local_rank, port);
+  std::map<std::string, std::string> env = worker_environment(plan_, assignment_, local_rank);
   env["TRAINER_CONSOLE"] = console_.is_terminal() ? "terminal" : "plain";
   if (console_.is_terminal()) env["COLUMNS"] = std::to_string(console_.columns());
   if (store_fd >= 0) env["TRAINER_STORE_FD"] = std::to_string(store_fd);
 
-  Process process = spawn(plan_.argv, env, mask, store_fd);
+  process::Process child = process::spawn(plan_.argv, env, mask, store_fd);
   const int64_t rank = plan_.node_rank * plan_.nproc + local_rank;
-  const std::string prefix = plan_.nproc * plan_.nnodes > 1 ? fmt::format("[{}] ", rank) : "";
+  const std::string prefix = plan_.nproc * plan_.max_nodes > 1 ? fmt::format("[{}] ", rank) : "";
   try {
-    WorkerOutput output(std::move(process.output), 1, log_dir / "stdout.log", prefix, rank == 0);
-    WorkerOutput errors(std::move(process.error), 2, log_dir / "stderr.log", prefix, false);
+    WorkerOutput output(std::move(child.output), 1, log_dir / "stdout.log", prefix, rank == 0);
+    WorkerOutput errors(std::move(child.error), 2, log_dir / "stderr.log", prefix, false);
     workers_.push_back(std::make_unique<Worker>(
-        Worker{std::move(process), std::move(output), std::move(errors), std::nullopt}));
+        Worker{std::move(child), std::move(output), std::move(errors), std::nullopt}));
   } catch (...) {
-    kill_and_reap(process.pid);
+    process::kill_and_reap(child.pid);
     throw;
   }
   ++running_;
@@ -340,10 +348,10 @@ int Agent::finish() {
     drain(worker.output);
     drain(worker.error);
     if (worker.exit && worker.exit->ok()) continue;
-    const fs::path log_dir = worker_log_dir(plan_, static_cast<int64_t>(i));
+    const fs::path log_dir = worker_log_dir(plan_, assignment_, static_cast<int64_t>(i));
     const Exit exit = worker.exit.value_or(Exit{monotonic_ns(), 0, SIGKILL, true});
     failures.push_back({plan_.node_rank, rank_of(worker), worker.process.pid, exit,
-                        read_error_file(log_dir / "error.json"), log_dir / "stderr.log"});
+                        report::read_error_file(log_dir / "error.json"), log_dir / "stderr.log"});
   }
   const Failure* root = interrupted_by_ != 0 ? nullptr : root_cause(failures);
   if (root != nullptr) {
@@ -371,7 +379,7 @@ int run_agent(const WorkerPlan& plan) {
   for (int fd = 0; fd <= 2; ++fd) {  // a pipe must not take the number of a closed standard stream
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
-  const SignalMask signals;
+  const process::SignalMask signals;
   Agent agent(plan);
   agent.start(signals);
   agent.watch();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/error_file.h"
+#include "report/error_file.h"
 
 namespace trainer::launch {
 
@@ -27,7 +27,7 @@ struct Failure {
   int64_t rank = 0;
   int64_t pid = 0;
   Exit exit;
-  std::optional<ErrorReport> report;
+  std::optional<report::ErrorReport> report;
   std::filesystem::path log;  // of its standard error
 };
 

@@ -138,10 +138,9 @@ WorkerPlan plan_workers(const spec::Launch& launch, const spec::Hardware& hardwa
   plan.argv = std::move(argv);
   plan.env = launch.env;
   plan.nproc = resolve_nproc(launch, hardware, machine);
-  plan.nnodes = launch.nnodes;
+  plan.min_nodes = plan.max_nodes = launch.nnodes;
   plan.node_rank = launch.node_rank;
-  plan.master_addr = launch.master_addr;
-  plan.master_port = launch.master_port;
+  plan.endpoints = {{launch.master_addr, launch.master_port}};
   plan.grace_s = launch.grace_s;
   plan.cores = machine.cores;
   plan.threads_per_worker = hardware.threads_per_worker;
@@ -154,13 +153,13 @@ std::vector<std::string> self_command(std::vector<std::string> arguments) {
   return arguments;
 }
 
-fs::path worker_log_dir(const WorkerPlan& plan, int64_t local_rank) {
-  const fs::path node = plan.nnodes > 1 ? fmt::format("node_{}", plan.node_rank) : "";
-  return plan.log_dir / node / "attempt_0" / std::to_string(local_rank);
+fs::path worker_log_dir(const WorkerPlan& plan, const Assignment& assignment, int64_t local_rank) {
+  const fs::path node = plan.max_nodes > 1 ? fmt::format("node_{}", assignment.node_rank) : "";
+  return plan.log_dir / node / fmt::format("attempt_{}", assignment.attempt) / std::to_string(local_rank);
 }
 
-std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, int64_t local_rank,
-                                                      int64_t master_port) {
+std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, const Assignment& assignment,
+                                                      int64_t local_rank) {
   std::map<std::string, std::string> env;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
@@ -174,23 +173,23 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, in
 
   const auto set = [&](const char* name, const auto& value) { env[name] = fmt::format("{}", value); };
   const auto set_default = [&](const char* name, int64_t value) { env.emplace(name, std::to_string(value)); };
-  const int64_t rank = plan.node_rank * plan.nproc + local_rank;
-  const int64_t world_size = plan.nnodes * plan.nproc;
+  const int64_t rank = assignment.first_rank + local_rank;
+  const int64_t world_size = assignment.world_size;
   set("RANK", rank);
   set("WORLD_SIZE", world_size);
   set("LOCAL_RANK", local_rank);
   set("LOCAL_WORLD_SIZE", plan.nproc);
-  set("GROUP_RANK", plan.node_rank);
-  set("GROUP_WORLD_SIZE", plan.nnodes);
+  set("GROUP_RANK", assignment.node_rank);
+  set("GROUP_WORLD_SIZE", assignment.num_nodes);
   set("ROLE_RANK", rank);
   set("ROLE_WORLD_SIZE", world_size);
   set("ROLE_NAME", "default");
-  set("MASTER_ADDR", plan.master_addr);
-  set("MASTER_PORT", master_port);
-  set("TORCHELASTIC_RESTART_COUNT", 0);
+  set("MASTER_ADDR", assignment.master_addr);
+  set("MASTER_PORT", assignment.master_port);
+  set("TORCHELASTIC_RESTART_COUNT", assignment.attempt);
   set("TORCHELASTIC_MAX_RESTARTS", 0);
   set("TORCHELASTIC_RUN_ID", plan.run_id);
-  set("TORCHELASTIC_ERROR_FILE", (worker_log_dir(plan, local_rank) / "error.json").string());
+  set("TORCHELASTIC_ERROR_FILE", (worker_log_dir(plan, assignment, local_rank) / "error.json").string());
   set("TRAINER_WORKER", 1);
   set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   if (plan.threads_per_worker > 0) set("OMP_NUM_THREADS", plan.threads_per_worker);
@@ -203,11 +202,13 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, in
 
 World planned_world(const WorkerPlan& plan) {
   World world;
-  world.size = plan.nproc * plan.nnodes;
+  world.size = plan.nproc * plan.max_nodes;
   world.local_size = plan.nproc;
-  world.num_nodes = plan.nnodes;
-  world.master_addr = plan.master_addr;
-  world.master_port = plan.master_port;
+  world.num_nodes = plan.max_nodes;
+  if (!plan.endpoints.empty()) {
+    world.master_addr = plan.endpoints[0].host;
+    world.master_port = plan.endpoints[0].port;
+  }
   return world;
 }
 

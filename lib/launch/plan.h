@@ -12,25 +12,75 @@
 
 namespace trainer::launch {
 
-// Everything that an agent needs to run its node's workers.
+// Where nodes meet.
+struct Endpoint {
+  std::string host;
+  int64_t port = 0;
+  bool operator==(const Endpoint&) const = default;
+};
+
+// Which of a worker's two streams: standard output 1, standard error 2, both 3 (torchrun's numbers).
+using Streams = int;
+
+// Everything that an agent needs to run its node's workers, the same for all attempts.
 struct WorkerPlan {
   std::vector<std::string> argv;  // of every worker; argv[0] is looked up in PATH when it has no slash
   std::map<std::string, std::string> env;  // over the inherited environment, under the contract's variables
+  bool is_trainer = true;                  // the workers are this program: their exit codes have our meanings
   int64_t nproc = 1;                       // workers of this node
-  int64_t nnodes = 1;
+  std::string run_id = "none";
+  std::string token;      // of the control plane's handshake
+  std::string spec_hash;  // nodes that differ in it do not belong together
+
+  // Nodes. Fixed: as many as min_nodes = max_nodes, each told its node_rank, meeting at endpoints[0], which
+  // node 0 hosts. Elastic: node_rank -1, the endpoint's host is whoever has its address.
+  int64_t min_nodes = 1;
+  int64_t max_nodes = 1;
   int64_t node_rank = 0;
-  std::string master_addr = "127.0.0.1";
-  int64_t master_port = 0;  // 0: a free one (one node only)
-  // The agent listens on master_port at once and hands the socket to rank 0 (TRAINER_STORE_FD), so that the
-  // port can't be taken in between. False for programs that bind MASTER_PORT themselves, as PyTorch's env://
-  // rendezvous does.
-  bool pass_store_socket = true;
-  double grace_s = 10;  // from SIGTERM to SIGKILL
-  int64_t cores = 1;    // usable by all workers of this node together
+  std::vector<Endpoint> endpoints;  // empty: one node; a second one takes over when the first is lost
+  std::string local_addr;           // this node's address for its peers; empty: of the route to the endpoint
+  double join_timeout_s = 600;      // until min_nodes are there
+  double last_call_s = 5;           // from min_nodes on, for more
+  double heartbeat_s = 1;
+  double heartbeat_timeout_s = 4;  // a node that was not heard for so long is lost
+
+  // Failures.
+  int64_t max_restarts = 0;                   // of the job, whichever node's worker fails
+  int64_t max_restarts_without_progress = 3;  // in a row, of workers that tell their step
+  double hang_timeout_s = 0;                  // without a sign of progress; 0: learned; < 0: not watched
+  double straggler_factor = 1.5;              // of the median rank's time; 0: not watched
+  double straggler_interval_s = 60;
+
+  // Ends.
+  double grace_s = 10;           // from SIGTERM to SIGKILL
+  double preempt_grace_s = 60;   // from asking the workers to save and stop, to SIGTERM
+  std::string preempt_file;      // stop in that way when it appears
+  double stop_before_end_s = 0;  // stop in that way so long before SLURM_JOB_END_TIME; 0: do not
+
+  // Output.
+  std::filesystem::path log_dir;  // of worker_log_dir()
+  bool log_to_files = true;
+  std::vector<Streams> file_only;    // by local rank: streams that are not shown on the console
+  std::vector<Streams> files;        // by local rank: streams that are written to files
+  std::vector<int64_t> shown_ranks;  // local ranks whose lines the console shows; empty: all
+  int64_t log_max_bytes = 0;         // of one file before it is rotated; 0: no bound
+
+  // Placement.
+  int64_t cores = 1;  // usable by all workers of this node together
   int64_t threads_per_worker =
       0;  // OMP_NUM_THREADS; 0: an equal share of the cores, unless the variable is set
-  std::string run_id = "none";
-  std::filesystem::path log_dir;  // of worker_log_dir()
+  bool virtual_local_rank = false;
+};
+
+// What one attempt gives to a node.
+struct Assignment {
+  int64_t attempt = 0;  // from 0: how often the workers were started before
+  int64_t node_rank = 0;
+  int64_t num_nodes = 1;
+  int64_t first_rank = 0;  // of the node's local rank 0
+  int64_t world_size = 1;
+  std::string master_addr = "127.0.0.1";  // of the attempt's store
+  int64_t master_port = 0;
 };
 
 // Overrides by PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT and
@@ -53,11 +103,12 @@ std::vector<std::string> self_command(std::vector<std::string> arguments);
 
 // The whole environment of a worker: inherited, then plan.env, then the contract with workers (torchrun's
 // variables and TRAINER_WORKER=1, which alone makes a process of this program a worker).
-std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, int64_t local_rank,
-                                                      int64_t master_port);
+std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, const Assignment& assignment,
+                                                      int64_t local_rank);
 
-// <log_dir>/attempt_0/<local rank>, of stdout.log, stderr.log and error.json. With several nodes, which may
-// share the file system, <log_dir>/node_<node rank>/attempt_0/<local rank>.
-std::filesystem::path worker_log_dir(const WorkerPlan& plan, int64_t local_rank);
+// <log_dir>/attempt_<n>/<local rank>, of stdout.log, stderr.log and error.json. With several nodes, which may
+// share the file system, <log_dir>/node_<node rank>/attempt_<n>/<local rank>.
+std::filesystem::path worker_log_dir(const WorkerPlan& plan, const Assignment& assignment,
+                                     int64_t local_rank);
 
 }  // namespace trainer::launch

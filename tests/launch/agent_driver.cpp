@@ -13,19 +13,19 @@
 int main(int argc, char** argv) {
   trainer::launch::WorkerPlan plan;
   plan.log_dir = "logs";
+  plan.endpoints = {{"127.0.0.1", 0}};
   int i = 1;
   for (; i < argc && std::string_view(argv[i]) != "--"; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
     const std::string key = argument.substr(0, equals), value = argument.substr(equals + 1);
     if (key == "nproc") plan.nproc = std::stoll(value);
-    if (key == "nnodes") plan.nnodes = std::stoll(value);
+    if (key == "nnodes") plan.min_nodes = plan.max_nodes = std::stoll(value);
     if (key == "node_rank") plan.node_rank = std::stoll(value);
     if (key == "grace_s") plan.grace_s = std::stod(value);
-    if (key == "port") plan.master_port = std::stoll(value);
+    if (key == "port") plan.endpoints[0].port = std::stoll(value);
     if (key == "cores") plan.cores = std::stoll(value);
     if (key == "log_dir") plan.log_dir = value;
-    if (key == "pass_store_socket") plan.pass_store_socket = value != "0";
     if (key.rfind("env.", 0) == 0) plan.env[key.substr(4)] = value;
   }
   plan.argv.assign(argv + (i < argc ? i + 1 : i), argv + argc);

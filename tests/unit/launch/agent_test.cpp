@@ -18,7 +18,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "launch/process.h"
+#include "net/socket.h"
 #include "temporary_directory.h"
 
 namespace fs = std::filesystem;
@@ -362,8 +362,8 @@ TEST_CASE("when nobody reads the output the workers wait, and the agent can stil
 }
 
 TEST_CASE("a port that is taken is named") {
-  const trainer::Descriptor taken = trainer::launch::listen_on(0, true);
-  const std::string port = std::to_string(trainer::launch::port_of(taken));
+  const trainer::Descriptor taken = trainer::net::listen_on(0, true);
+  const std::string port = std::to_string(trainer::net::port_of(taken));
   Driver driver("nproc=1 port=" + port, "true");
   REQUIRE(driver.wait() == 4);
   CHECK(driver.err() == "distributed error: launch.master_port: cannot listen on port " + port +

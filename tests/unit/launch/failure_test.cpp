@@ -6,6 +6,7 @@
 #include "temporary_directory.h"
 
 using namespace trainer::launch;
+using trainer::report::ErrorReport;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -152,13 +152,12 @@ TEST_CASE("a worker's environment is torchrun's") {
   ::unsetenv("OMP_NUM_THREADS");
   WorkerPlan plan;
   plan.nproc = 4;
-  plan.nnodes = 3;
-  plan.node_rank = 2;
-  plan.master_addr = "head";
+  plan.max_nodes = 3;
+  const Assignment assignment{0, 2, 3, 8, 12, "head", 29500};
   plan.cores = 11;
   plan.log_dir = "logs";
   plan.env = {{"NCCL_DEBUG", "WARN"}, {"OWN", "x"}};
-  auto env = worker_environment(plan, 1, 29500);
+  auto env = worker_environment(plan, assignment, 1);
   CHECK(env.at("RANK") == "9");
   CHECK(env.at("WORLD_SIZE") == "12");
   CHECK(env.at("LOCAL_RANK") == "1");
@@ -184,23 +183,25 @@ TEST_CASE("a worker's environment is torchrun's") {
   CHECK(env.count("TORCHELASTIC_USE_AGENT_STORE") == 0);
 
   plan.threads_per_worker = 5;
-  CHECK(worker_environment(plan, 1, 29500).at("OMP_NUM_THREADS") == "5");
+  CHECK(worker_environment(plan, assignment, 1).at("OMP_NUM_THREADS") == "5");
   plan.threads_per_worker = 0;
   plan.cores = 1;
-  CHECK(worker_environment(plan, 1, 29500).at("OMP_NUM_THREADS") == "1");
+  CHECK(worker_environment(plan, assignment, 1).at("OMP_NUM_THREADS") == "1");
   const Variable threads("OMP_NUM_THREADS", "7"), handling("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3");
-  CHECK(worker_environment(plan, 1, 29500).at("OMP_NUM_THREADS") == "7");
-  CHECK(worker_environment(plan, 1, 29500).at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
+  CHECK(worker_environment(plan, assignment, 1).at("OMP_NUM_THREADS") == "7");
+  CHECK(worker_environment(plan, assignment, 1).at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
 }
 
 TEST_CASE("nodes that share a file system have log directories of their own") {
   WorkerPlan plan;
   plan.log_dir = "logs";
-  CHECK(worker_log_dir(plan, 3) == "logs/attempt_0/3");
-  plan.nnodes = 2;
-  CHECK(worker_log_dir(plan, 3) == "logs/node_0/attempt_0/3");
-  plan.node_rank = 1;
-  CHECK(worker_log_dir(plan, 3) == "logs/node_1/attempt_0/3");
+  Assignment assignment;
+  CHECK(worker_log_dir(plan, assignment, 3) == "logs/attempt_0/3");
+  plan.max_nodes = 2;
+  CHECK(worker_log_dir(plan, assignment, 3) == "logs/node_0/attempt_0/3");
+  assignment.node_rank = 1;
+  assignment.attempt = 2;
+  CHECK(worker_log_dir(plan, assignment, 3) == "logs/node_1/attempt_2/3");
 }
 
 TEST_CASE("this program's own command is its path and the arguments") {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace trainer::launch {
+namespace trainer::report {
 
 // Why a worker failed, as it tells its agent: torchelastic's error file, with fields of our own that torchrun
 // ignores.
@@ -23,4 +23,4 @@ void write_error_file(const std::filesystem::path& path, const ErrorReport& repo
 // Also accepts {"message":"text","timestamp":N}. Nothing when the file is missing or malformed.
 std::optional<ErrorReport> read_error_file(const std::filesystem::path& path);
 
-}  // namespace trainer::launch
+}  // namespace trainer::report

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <vector>
 
-namespace trainer::launch {
+namespace trainer::process {
 
 // While it lives, the signals that the agent handles are blocked for the calling thread (one that was
 // ignored, as by nohup, stays ignored), and SIGPIPE is ignored.
@@ -40,4 +40,4 @@ class Reaper {
   std::vector<pid_t> other_children_;
 };
 
-}  // namespace trainer::launch
+}  // namespace trainer::process

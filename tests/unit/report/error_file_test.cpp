@@ -1,4 +1,4 @@
-#include "launch/error_file.h"
+#include "report/error_file.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -7,7 +7,7 @@
 #include "core/file.h"
 #include "temporary_directory.h"
 
-using namespace trainer::launch;
+using namespace trainer::report;
 
 namespace {
 

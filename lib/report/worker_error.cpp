@@ -1,4 +1,4 @@
-#include "launch/worker.h"
+#include "report/worker_error.h"
 
 #include <cstdlib>
 #include <new>
@@ -6,9 +6,9 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "launch/error_file.h"
+#include "report/error_file.h"
 
-namespace trainer::launch {
+namespace trainer::report {
 
 int report_worker_error(const std::exception& error, std::optional<int64_t> step) noexcept {
   try {
@@ -30,4 +30,4 @@ int report_worker_error(const std::exception& error, std::optional<int64_t> step
   }
 }
 
-}  // namespace trainer::launch
+}  // namespace trainer::report

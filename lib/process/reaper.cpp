@@ -1,4 +1,4 @@
-#include "launch/reaper.h"
+#include "process/reaper.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,9 +10,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "launch/process.h"
+#include "process/process.h"
 
-namespace trainer::launch {
+namespace trainer::process {
 namespace {
 
 std::vector<pid_t> children_of_main_thread() {
@@ -63,4 +63,4 @@ void Reaper::end(const std::vector<pid_t>& leaders) const {
   }
 }
 
-}  // namespace trainer::launch
+}  // namespace trainer::process

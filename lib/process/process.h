@@ -8,7 +8,7 @@
 
 #include "core/descriptor.h"
 
-namespace trainer::launch {
+namespace trainer::process {
 
 // A child that leads a session and process group of its own, reads /dev/null, and is killed when the thread
 // that spawned it ends. The read ends of its output are non-blocking.
@@ -27,8 +27,4 @@ Process spawn(const std::vector<std::string>& argv, const std::map<std::string, 
 // Readable when the process ends; closed when there is none.
 Descriptor open_pidfd(pid_t pid);
 
-// A listening TCP socket, close-on-exec. port 0: a free one. Throws DistributedError naming the port.
-Descriptor listen_on(int64_t port, bool loopback_only);
-int64_t port_of(const Descriptor& socket);
-
-}  // namespace trainer::launch
+}  // namespace trainer::process

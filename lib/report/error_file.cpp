@@ -1,4 +1,4 @@
-#include "launch/error_file.h"
+#include "report/error_file.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainer::launch {
+namespace trainer::report {
 namespace {
 
 using nlohmann::json;
@@ -53,4 +53,4 @@ std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
   }
 }
 
-}  // namespace trainer::launch
+}  // namespace trainer::report

@@ -1,4 +1,4 @@
-#include "launch/worker.h"
+#include "report/worker_error.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -7,11 +7,11 @@
 #include <stdexcept>
 
 #include "core/error.h"
-#include "launch/error_file.h"
+#include "report/error_file.h"
 #include "temporary_directory.h"
 
 using namespace trainer;
-using namespace trainer::launch;
+using namespace trainer::report;
 
 TEST_CASE("a worker's error is written for the agent and gives the exit code") {
   const TemporaryDirectory dir;
