@@ -169,7 +169,9 @@ void Agent::start_worker(int64_t local_rank, int store_fd, const sigset_t& mask)
   if (console_.is_terminal()) env["COLUMNS"] = std::to_string(console_.columns());
   if (store_fd >= 0) env["TRAINER_STORE_FD"] = std::to_string(store_fd);
 
-  process::Process child = process::spawn(plan_.argv, env, mask, store_fd);
+  process::SpawnOptions options{.signal_mask = mask, .inherited_fds = {}, .cpus = {}, .memory_nodes = {}};
+  if (store_fd >= 0) options.inherited_fds.push_back(store_fd);
+  process::Process child = process::spawn(plan_.argv, env, options);
   const int64_t rank = plan_.node_rank * plan_.nproc + local_rank;
   const std::string prefix = plan_.nproc * plan_.max_nodes > 1 ? fmt::format("[{}] ", rank) : "";
   try {
