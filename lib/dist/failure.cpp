@@ -1,10 +1,12 @@
 #include "dist/failure.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 
 #include "core/error.h"
@@ -44,6 +46,13 @@ std::terminate_handler other_handler = nullptr;
 void explain_watchdog(const Waiting& who) {
   terminating = who;
   if (std::get_terminate() != on_terminate) other_handler = std::set_terminate(on_terminate);
+}
+
+void quiet_c10d() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;  // fatal
+  });
 }
 
 std::string first_line(const std::exception& cause) {

@@ -34,6 +34,10 @@ auto collective(const Waiting& who, const char* operation, F&& f) {
 // and exits with DistributedError's code; anything else goes to the handler there was.
 void explain_watchdog(const Waiting& who);
 
+// c10d logs every failed try with a backtrace, between lines of ours; our errors say it once. TORCH_CPP_LOG_LEVEL brings
+// the lines back.
+void quiet_c10d();
+
 // The cause as one line without a backtrace.
 std::string first_line(const std::exception& cause);
 

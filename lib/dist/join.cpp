@@ -1,11 +1,9 @@
 // Joining the ranks of a job: store, roll-call, backends, and the collectives on top.
 #include <ATen/Functions.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Logging.h>
 
 #include <cstdlib>
 #include <future>
-#include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -28,15 +26,6 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 std::chrono::milliseconds to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
-// c10d logs every failed try with a backtrace, between lines of ours; our errors say it once.
-// TORCH_CPP_LOG_LEVEL brings the lines back.
-void quiet_c10d() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;  // fatal
-  });
 }
 
 StorePtr connect_store(const World& world, const Waiting& who, bool agent_hosts_store) {
