@@ -8,9 +8,15 @@
 
 namespace trainer::hardware {
 
-// GPUs that a CUDA program started from this process would see, in NVML's order: all of the driver's,
-// restricted by CUDA_VISIBLE_DEVICES. Asks NVML, so no CUDA context is made and no CUDA library is needed;
-// none without a driver.
+struct CudaDriver {
+  std::string version;  // "580.82.07"; empty without a driver
+  // GPUs that a CUDA program started from this process would see, in NVML's order: all of the driver's,
+  // restricted by CUDA_VISIBLE_DEVICES.
+  std::vector<Gpu> gpus;
+};
+
+// Asks NVML, so no CUDA context is made and no CUDA library is needed; without a driver all is empty.
+CudaDriver cuda_driver(const char* nvml_library = "libnvidia-ml.so.1");
 std::vector<Gpu> cuda_devices(const char* nvml_library = "libnvidia-ml.so.1");
 int64_t cuda_device_count();
 

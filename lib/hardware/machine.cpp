@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "core/format.h"
 #include "hardware/cgroup.h"
@@ -28,7 +29,9 @@ int64_t affinity_count() {
 }  // namespace
 
 Machine detect() {
-  return {cpu_name(), usable_cores(), memory_limit_bytes(), cuda_devices()};
+  CudaDriver driver = cuda_driver();
+  return {cpu_name(), usable_cores(), memory_limit_bytes(), std::move(driver.gpus),
+          std::move(driver.version)};
 }
 
 std::string describe(const Machine& machine) {

@@ -10,6 +10,8 @@ struct Gpu {
   std::string name;
   std::string uuid;
   int64_t memory_bytes = 0;
+  int64_t used_bytes = -1;  // by any process, not counting what the driver reserves; -1: unknown
+  std::string pci_id = {};  // in sysfs's form, "0000:dc:00.0"; empty: unknown, as of a MIG instance
 };
 
 // This node, as far as this process may use it.
@@ -17,7 +19,8 @@ struct Machine {
   std::string cpu;           // model name
   int64_t cores = 1;         // usable_cores()
   int64_t memory_bytes = 0;  // memory_limit_bytes()
-  std::vector<Gpu> gpus;     // cuda_devices()
+  std::vector<Gpu> gpus;     // of cuda_driver()
+  std::string driver = {};   // version of the GPU driver, empty without one
 };
 
 Machine detect();

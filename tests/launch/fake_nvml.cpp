@@ -6,6 +6,15 @@ extern "C" {
 struct FakeMemory {
   unsigned long long total, free, used;
 };
+struct FakeMemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+struct FakePciInfo {
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char bus_id[32];
+};
 
 int nvmlInit_v2() {
   return 0;
@@ -32,6 +41,22 @@ int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
 }
 int nvmlDeviceGetMemoryInfo(void*, FakeMemory* memory) {
   *memory = {80ull << 30, 0, 0};
+  return 0;
+}
+int nvmlDeviceGetMemoryInfo_v2(void* device, FakeMemoryV2* memory) {
+  if (memory->version != (sizeof(FakeMemoryV2) | 2U << 24))
+    return 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+  memory->used = *static_cast<int*>(device) == 0 ? 3ull << 30 : 0;
+  return 0;
+}
+int nvmlDeviceGetPciInfo_v3(void* device, FakePciInfo* info) {
+  info->domain = 0;
+  info->bus = 0xdc + static_cast<unsigned>(*static_cast<int*>(device));
+  info->device = 0;
+  return 0;
+}
+int nvmlSystemGetDriverVersion(char* version, unsigned size) {
+  std::snprintf(version, size, "580.82.07");
   return 0;
 }
 

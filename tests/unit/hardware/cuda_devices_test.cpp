@@ -35,7 +35,11 @@ TEST_CASE("NVML's devices are listed, but the lost ones and those that CUDA_VISI
   CHECK(gpus[0].name == "Fake A");
   CHECK(gpus[0].uuid == "GPU-0");
   CHECK(gpus[0].memory_bytes == int64_t{80} << 30);
+  CHECK(gpus[0].used_bytes == int64_t{3} << 30);
+  CHECK(gpus[0].pci_id == "0000:dc:00.0");
   CHECK(gpus[1].name == "Fake B");
+  CHECK(gpus[1].used_bytes == 0);
+  CHECK(gpus[1].pci_id == "0000:de:00.0");
 
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-2", 1);
   gpus = cuda_devices(FAKE_NVML);
@@ -46,4 +50,9 @@ TEST_CASE("NVML's devices are listed, but the lost ones and those that CUDA_VISI
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   CHECK(cuda_devices(FAKE_NVML).empty());
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST_CASE("the driver's version is NVML's, and empty without a driver") {
+  CHECK(cuda_driver(FAKE_NVML).version == "580.82.07");
+  CHECK(cuda_driver("libno-such-nvml.so").version.empty());
 }
