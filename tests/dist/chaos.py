@@ -90,7 +90,7 @@ def full_disk(rng, rank, step):
     """The logs' disk is full. The job goes on, and so does what is told."""
     fill = [f"0:{rng.randrange(NPROC)}:1:fill=300"]
     if rng.random() < 0.5:
-        return Case(fill, None, 0, steps=step + 5, full_disk=True)
+        return Case(fill, None, 0, steps=step + 5, full_disk=True, says=["no longer logged"])
     case = died(rank, exits(rng), "error=ValueError: full", step=step, full_disk=True)
     return case._replace(faults=fill + case.faults)
 
