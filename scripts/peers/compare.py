@@ -43,7 +43,7 @@ def in_turn(programs, repeats):
 
 def spread(values):
     """(largest - smallest) / median."""
-    return (max(values) - min(values)) / statistics.median(values)
+    return (max(values) - min(values)) / statistics.median(values) if max(values) > min(values) else 0.0
 
 
 def compare(results, ours, peer):

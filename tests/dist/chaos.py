@@ -3,7 +3,7 @@
 it: after each, the root cause and the exit code are right, nothing hangs over the time-outs, and no process is left five
 seconds later.
 
-    tests/dist/chaos.py LAUNCHER WORKER [--seed S] [--faults N] [--only I]
+    tests/dist/chaos.py LAUNCHER WORKER [--seed S] [--faults N] [--only I] [--kinds K...] [--races N] [--restarts N]
 
 LAUNCHER is trainer or torchrun (whose known faults this shows), WORKER the path of fault_worker. Fault number I of a seed
 is the same whatever N: --only runs it again.
@@ -11,6 +11,7 @@ is the same whatever N: --only runs it again.
 
 import argparse
 import collections
+import os
 import random
 import re
 import signal
@@ -22,16 +23,27 @@ from pathlib import Path
 
 import nodes
 
+ROOT = Path(__file__).resolve().parents[2]
 NPROC = 4
 GRACE_S = 1
 HANG_S = 2
 LIMIT_S = 10  # for the launcher to end, over the time-outs that apply; a loaded machine is not at fault
 LONG = 100_000_000  # steps
 
+# A training job, for the faults of real workers.
+TRAINING = """
+job: {{name: chaos, output_dir: {output}}}
+model: {{type: bert_classifier, pretrained: tests/data/tiny_bert, init: random}}
+data: {{train: {{path: tests/data/pairs.tsv, text: "#1 String", text_pair: "#2 String", label: Quality}}}}
+train: {{epochs: null, steps: 100000, batch_size: 2}}
+evaluation: {{every: never, best: null}}
+logging: {{every_steps: 1, progress: none}}
+"""
+
 # What a fault is and what must be told of it. `faults`: fault_worker's; `root`: (rank, code) or None when the job ends
-# well; `code`: the launcher's; `says`: patterns of its output.
-Case = collections.namedtuple("Case", "faults root code steps flags says agent_signal full_disk attach",
-                              defaults=(LONG, (), (), None, False, False))
+# well; `code`: the launcher's; None: any. `says`: patterns of its output. `worker_signal`: to that rank of a training job.
+Case = collections.namedtuple("Case", "faults root code steps flags says agent_signal full_disk attach worker_signal",
+                              defaults=(LONG, (), (), None, False, False, None))
 
 
 def exits(rng):
@@ -125,52 +137,77 @@ def restarted_once_too_little(rng, rank, step):
                          flags=["--max-restarts", 1])
 
 
+def training_killed(rng, rank, step):
+    return Case([], (rank, 137), 137, worker_signal=signal.SIGKILL)
+
+
+def training_stopped(rng, rank, step):
+    return Case([], (rank, None), None, worker_signal=signal.SIGSTOP, flags=["--hang-timeout", HANG_S],
+                says=[rf"rank {rank}\b", r"trainer\b.*\+0x|#0|libc"])
+
+
 KINDS = [killed, segmentation_fault, exit_code, error_file, malformed_error_file, second_failure, deaf_peer, left_child,
          full_disk, stopped, agent_killed, agent_told_to_stop, restarted, restarted_once_too_little]
+TRAINING_KINDS = [training_killed, training_stopped]
 
 
 class Chaos:
-    def __init__(self, launcher, worker, isolated):
-        self.launcher, self.worker, self.isolated = launcher, worker, isolated
+    def __init__(self, launcher, worker, kinds):
+        self.launcher, self.worker, self.kinds = launcher, worker, kinds
         self.node = nodes.Node(0, isolated=False)  # one node: no link
+        self.table = collections.defaultdict(list)  # by kind: [(what is wrong, seconds from the fault to the end)]
 
     def case(self, seed, index):
         rng = random.Random(f"{seed}.{index}")
-        kinds = [kind for kind in KINDS if kind != full_disk or self.isolated]
-        kind = kinds[index % len(kinds)]  # all of them, however few faults there are
+        kind = self.kinds[index % len(self.kinds)]  # all of them, however few faults there are
         return kind.__name__, kind(rng, rng.randrange(NPROC), rng.randint(1, 15)), rng
 
-    def run(self, case, rng):
-        """Returns what is wrong (a list), the seconds from the fault to the launcher's end, and a report."""
+    def run(self, name, case, rng):
         with tempfile.TemporaryDirectory(prefix="chaos_") as scratch:
-            logs = Path(scratch) / "logs"
+            scratch = Path(scratch)
+            logs = scratch / "logs"
             logs.mkdir()
             if case.full_disk:
                 nodes.sh("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", logs)
-            own = [] if self.launcher.is_torchrun else ["--grace", GRACE_S]
-            flags = [*own, *(case.flags if not self.launcher.is_torchrun or not case.attach else [])]
-            job = nodes.Job(Path(scratch) / "job",
-                            lambda node: self.launcher.command(*flags, nproc=NPROC, logs=logs, nodes=1), self.worker,
-                            case.steps, case.faults, {"FAULT_WORKER_ATTACH": "1"} if case.attach else {})
+            job = self.job(case, scratch, logs)
             try:
-                return self.watch(job, case, rng)
+                wrong, seconds = self.watch(job, case, rng)
+            except TimeoutError as error:
+                wrong, seconds = [f"the fault never happened: {error}"], float("nan")
             finally:
                 job.kill()
                 if case.full_disk:
                     nodes.sh("umount", logs)
+            self.table[name].append((wrong, seconds))
+            if wrong:
+                print(f"WRONG {name} {' '.join(case.faults)}: {'; '.join(wrong)}\n{job.report()}\n", flush=True)
+
+    def job(self, case, scratch, logs):
+        if case.worker_signal:
+            spec = scratch / "job.yaml"
+            spec.write_text(TRAINING.format(output=scratch / "run"))
+            command = [self.launcher.path, "run", spec, "--nproc-per-node", NPROC, *case.flags]
+        else:
+            flags = ["--grace", GRACE_S, *case.flags]
+            if self.launcher.is_torchrun:  # it has no grace and watches no progress
+                flags = [] if case.attach else case.flags
+            program = [self.worker, scratch / "job", case.steps, *case.faults]
+            command = self.launcher.command(program, *flags, nproc=NPROC, logs=logs)
+        return nodes.Job(scratch / "job", lambda _: command, {"FAULT_WORKER_ATTACH": "1"} if case.attach else None)
 
     def watch(self, job, case, rng):
+        """Returns what is wrong and the seconds from the fault to the launcher's end."""
         agent, = job.start(self.node)
-        if case.agent_signal:
+        if case.worker_signal:
+            fault_ns = self.signal_worker(job, case, rng)
+        elif case.agent_signal:
             job.wait_for(NPROC, "start", LIMIT_S)
             time.sleep(rng.uniform(0, 0.2))
             fault_ns = time.monotonic_ns()
             agent.signal(case.agent_signal)
-        elif case.root:
-            fault_ns = job.wait_for(1, "fault", LIMIT_S)[0].ns
+        else:
+            fault_ns = job.wait_for(1, "fault", LIMIT_S)[0].ns if case.root else agent.began_ns
         code = agent.wait(LIMIT_S + GRACE_S + HANG_S)
-        if not case.agent_signal and not case.root:
-            fault_ns = agent.began_ns
         seconds = (time.monotonic_ns() - fault_ns) / 1e9
         wrong = []
         if code is None:
@@ -181,12 +218,56 @@ class Chaos:
         root = self.launcher.root_cause(text)
         if case.root and (root is None or root[0] != case.root[0] or case.root[1] not in (None, root[1])):
             wrong.append(f"root cause {root}, expected {case.root}")
-        if not case.root and root and case.code == 0 and "--max-restarts" not in case.flags:
-            wrong.append(f"root cause {root} of a job that ended well")
+        if not case.root and root and "--max-restarts" not in case.flags:
+            wrong.append(f"root cause {root} where no worker failed")
         if case.code is not None and code not in (None, case.code):
             wrong.append(f"exit code {code}, expected {case.code}")
         wrong += [f"does not say {pattern!r}" for pattern in case.says if not re.search(pattern, text)]
-        return wrong, seconds, job.report()
+        return wrong, seconds
+
+    def signal_worker(self, job, case, rng):
+        metrics = job.directory.parent / "run/metrics.jsonl"
+        if not nodes.eventually(lambda: metrics.exists() and metrics.read_text().count('"step"') > 3, 60):
+            raise TimeoutError("no step in 60 s")
+        time.sleep(rng.uniform(0, 0.1))
+        rank = f"\0RANK={case.root[0]}\0".encode()
+        pid, = (pid for pid in nodes.processes(job.mark) if rank in Path(f"/proc/{pid}/environ").read_bytes())
+        fault_ns = time.monotonic_ns()
+        os.kill(pid, case.worker_signal)
+        return fault_ns
+
+    def race(self):
+        """Rank 1 exits 7, 20 ms later rank 0 exits 9."""
+        late = ["hold", "await=1", "sleep=20", "exit=9"]
+        self.run("rank 1 exits 7, rank 0 9", Case(["0:1:5:exit=7", *(f"0:0:5:{action}" for action in late)], (1, 7), 7),
+                 random)
+
+    def restarts(self, count):
+        """A PyTorch job with Gloo that fails `count` times in a row and then ends well."""
+        with tempfile.TemporaryDirectory(prefix="chaos_") as scratch:
+            command = self.launcher.command([ROOT / "tests/dist/gloo_job.py", count], "--max-restarts", count, nproc=2,
+                                            logs=Path(scratch) / "logs")
+            job = nodes.Job(Path(scratch) / "job", lambda _: command)
+            try:
+                agent, = job.start(self.node)
+                code = agent.wait(30 * (count + 1))
+                seconds = (time.monotonic_ns() - agent.began_ns) / 1e9
+            finally:
+                job.kill()
+            joined = re.findall(r"attempt (\d+) joined", agent.text())
+            wrong = [] if code == 0 and sorted(set(map(int, joined))) == list(range(count + 1)) else [
+                f"exit code {code}, attempts {joined}"]
+            self.table[f"{count} restarts with Gloo"].append((wrong, seconds))
+            if wrong:
+                print(f"WRONG {count} restarts: {wrong}\n{job.report()}\n", flush=True)
+
+    def summary(self):
+        lines = [f"{'fault':28}{'runs':>6}{'wrong':>7}  from the fault to the end, s: median, most"]
+        for name, runs in self.table.items():
+            seconds = [s for _, s in runs]
+            lines.append(f"{name:28}{len(runs):6}{sum(bool(wrong) for wrong, _ in runs):7}"
+                         f"{statistics.median(seconds):10.3f}{max(seconds):9.3f}")
+        return "\n".join(lines)
 
 
 def main():
@@ -195,30 +276,29 @@ def main():
     parser.add_argument("launcher", type=Path)
     parser.add_argument("worker", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--faults", type=int, default=len(KINDS))
+    parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--only", type=int, help="this fault of the seed")
+    parser.add_argument("--kinds", nargs="+", help="these kinds of faults")
+    parser.add_argument("--races", type=int, default=50, help="runs of a first failure and one 20 ms later")
+    parser.add_argument("--restarts", type=int, default=50, help="of a PyTorch job with Gloo")
     args = parser.parse_args()
-    chaos = Chaos(nodes.Launcher(args.launcher), args.worker, isolated)
-    table = collections.defaultdict(list)
-    failed = 0
-    for index in [args.only] if args.only is not None else range(args.faults):
-        name, case, rng = chaos.case(args.seed, index)
-        try:
-            wrong, seconds, report = chaos.run(case, rng)
-        except TimeoutError as error:
-            wrong, seconds, report = ["the fault never happened"], float("nan"), str(error)
-        table[name].append((wrong, seconds))
-        if wrong:
-            failed += 1
-            print(f"FAULT {index} {name} {' '.join(case.faults)}: {'; '.join(wrong)}\n{report}\n", flush=True)
-    print(f"seed {args.seed}  launcher {args.launcher.name}  {NPROC} processes  grace {GRACE_S} s  hang {HANG_S} s")
-    print(f"{'fault':28}{'runs':>6}{'wrong':>7}  to the end, s: median and most")
-    for name, runs in table.items():
-        seconds = [s for _, s in runs]
-        print(f"{name:28}{len(runs):6}{sum(bool(wrong) for wrong, _ in runs):7}  {statistics.median(seconds):8.3f}"
-              f"{max(seconds):9.3f}")
-    print(f"{failed} of {sum(map(len, table.values()))} went wrong")
-    sys.exit(failed > 0)
+    launcher = nodes.Launcher(args.launcher)
+    kinds = [kind for kind in KINDS if kind != full_disk or isolated]
+    kinds += [] if launcher.is_torchrun else TRAINING_KINDS
+    chaos = Chaos(launcher, args.worker, kinds)
+    if args.kinds:
+        chaos.kinds = [kind for kind in kinds if kind.__name__ in args.kinds]
+    for index in range(args.faults) if args.only is None else [args.only]:
+        chaos.run(*chaos.case(args.seed, index))
+    if args.only is None:
+        for _ in range(args.races):
+            chaos.race()
+        if args.restarts:
+            chaos.restarts(args.restarts)
+    wrong = sum(bool(wrong) for runs in chaos.table.values() for wrong, _ in runs)
+    print(f"seed {args.seed}  launcher {args.launcher.name}  {NPROC} processes  grace {GRACE_S} s  hang {HANG_S} s\n"
+          f"{chaos.summary()}\n{wrong} of {sum(map(len, chaos.table.values()))} went wrong")
+    sys.exit(wrong > 0)
 
 
 if __name__ == "__main__":

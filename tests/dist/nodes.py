@@ -209,21 +209,20 @@ class Agent:
 
 
 class Job:
-    """fault_worker on the nodes under a launcher. `directory` holds its events, the agents' output and the logs."""
+    """A command on some nodes. `directory` is made; it holds the agents' output, and fault_worker's events."""
 
-    def __init__(self, directory, command, worker, steps=0, faults=(), env=None):
-        """`command(node)`: the launcher's, up to the program's."""
+    def __init__(self, directory, command, env=None):
+        """`command(node)`: of the node."""
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.command = command
-        self.program = [worker, self.directory, steps, *faults]
         self.env = env or {}
         self.mark = f"{os.getpid()}.{time.monotonic_ns()}"
         self.agents = []
 
     def start(self, *nodes):
-        started = [Agent(node, [*self.command(node), *self.program], self.mark,
-                         self.directory / f"agent{len(self.agents) + i}.out", self.env) for i, node in enumerate(nodes)]
+        started = [Agent(node, self.command(node), self.mark, self.directory / f"agent{len(self.agents) + i}.out", self.env)
+                   for i, node in enumerate(nodes)]
         self.agents += started
         return started
 
@@ -282,10 +281,13 @@ class Launcher:
         self.path = path
         self.is_torchrun = Path(path).name == "torchrun"
 
-    def command(self, *flags, nproc, nodes=1, logs=None):
-        """Up to the program's."""
-        flags = [*flags, "--nproc-per-node", nproc, "--nnodes", nodes, *(["--log-dir", logs] if logs else [])]
-        return [self.path, "--no-python", *flags] if self.is_torchrun else [self.path, "launch", *flags, "--"]
+    def command(self, program, *flags, nproc, nodes=1, logs):
+        """`program`: its words; a Python script runs under this interpreter."""
+        flags = [*flags, "--nproc-per-node", nproc, "--nnodes", nodes, "--log-dir", logs]
+        is_python = str(program[0]).endswith(".py")
+        if self.is_torchrun:
+            return [self.path, *flags, *([] if is_python else ["--no-python"]), *program]
+        return [self.path, "launch", *flags, "--", *([sys.executable] if is_python else []), *program]
 
     def root_cause(self, text):
         """(rank, exit code as a shell's) that the output names, or None."""

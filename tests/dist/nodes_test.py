@@ -42,9 +42,10 @@ class Nodes(unittest.TestCase):
 
     def job(self, where, nnodes, flags, faults, steps):
         own = [] if LAUNCHER.is_torchrun else OWN_FLAGS
-        logs = self.path / "logs"
-        job = nodes.Job(self.path / "job", lambda node: LAUNCHER.command(*where(node), *own, *flags, nproc=NPROC,
-                                                                         nodes=nnodes, logs=logs), WORKER, steps, faults)
+        directory = self.path / "job"
+        job = nodes.Job(directory, lambda node: LAUNCHER.command(
+            [WORKER, directory, steps, *faults], *where(node), *own, *flags, nproc=NPROC, nodes=nnodes,
+            logs=self.path / "logs"))
         self.addCleanup(job.kill)
         return job
 
