@@ -113,6 +113,12 @@ def stopped(rng, rank, step):
                 flags=["--hang-timeout", HANG_S], says=[rf"rank {rank}\b", "fault_worker"])
 
 
+def hung(rng, rank, step):
+    """A rank never comes back from its step, and is deaf."""
+    return Case([f"0:{rank}:{step}:hang"], (rank, None), None, attach=True, flags=["--hang-timeout", HANG_S],
+                says=[rf"rank {rank}\b", "pause"])
+
+
 def agent_killed(rng, rank, step):
     return Case([], None, 128 + signal.SIGKILL, agent_signal=signal.SIGKILL)
 
@@ -147,7 +153,7 @@ def training_stopped(rng, rank, step):
 
 
 KINDS = [killed, segmentation_fault, exit_code, error_file, malformed_error_file, second_failure, deaf_peer, left_child,
-         full_disk, stopped, agent_killed, agent_told_to_stop, restarted, restarted_once_too_little]
+         full_disk, stopped, hung, agent_killed, agent_told_to_stop, restarted, restarted_once_too_little]
 TRAINING_KINDS = [training_killed, training_stopped]
 
 

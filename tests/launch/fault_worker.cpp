@@ -3,9 +3,9 @@
 // A step is 10 ms and then a barrier of all ranks (through a file in DIR, so that ranks on one machine meet even
 // where their nodes can't see each other). It writes what happens to it to DIR/events, one line
 // `EVENT NS ATTEMPT RANK WORLD NODE PID` each (monotonic time): start, fault, term (SIGTERM has come), done. It
-// works under any launcher of torchrun's contract; with FAULT_WORKER_ATTACH set it tells trainer's its progress, so that
-// hangs are seen. Without STEPS (0) it goes
-// on until DIR/finish exists; STEPS -1 sleeps for ever, without a wake-up.
+// works under any launcher of torchrun's contract; with FAULT_WORKER_ATTACH set it tells trainer's its progress,
+// so that hangs are seen. With STEPS 0 it goes on until DIR/finish exists; with -1 it sleeps for ever, without a
+// wake-up.
 //
 // Actions of the given rank in the given attempt (-1: any) at the given step, in order:
 //   exit=N  kill=SIGNAL  segv     its end
