@@ -149,6 +149,12 @@ class Cluster:
         node.run("ip", "addr", "add", f"{node.address}/24", "dev", "eth0")
         node.set_link("up")
 
+    def add_names(self, directory):
+        """From now on the nodes' names have addresses. Nothing has by default, as where there is no DNS."""
+        hosts = Path(directory) / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{node.address} {node.name}\n" for node in self.nodes))
+        sh("mount", "--bind", hosts, "/etc/hosts")
+
     def close(self):
         if not self.isolated:
             return

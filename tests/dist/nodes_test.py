@@ -278,6 +278,13 @@ class Links(Nodes):
         self.assertEqual(len(job.events("start")), 4, job.report())
         self.end_well(job)
 
+    def test_names_serve(self):
+        self.cluster.add_names(self.path)
+        self.addCleanup(nodes.sh, "umount", "/etc/hosts")
+        job = self.fixed(2, address="node0")
+        self.started(job, 4)
+        self.end_well(job)
+
     def test_ipv6_addresses_serve(self):
         job = self.fixed(2, address=self.cluster.nodes[0].address6)
         self.started(job, 4)
