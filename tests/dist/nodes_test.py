@@ -1,11 +1,15 @@
 """Jobs of two and three nodes under `trainer launch`, and what can happen to a node and to its link: all nodes act within
 seconds, and the job goes on or ends with the right words and exit code everywhere.
 
-    python tests/dist/nodes_test.py LAUNCHER FAULT_WORKER [TEST...]
+    python tests/dist/nodes_test.py LAUNCHER FAULT_WORKER [--long] [TEST...]
 
-The times printed are from the fault to the moment at which the last surviving worker was told to stop.
+The times printed are from the fault to the moment at which the last surviving worker was told to stop. --long holds them
+to the five seconds that are promised, and lets a job live through more faults.
 """
 
+import itertools
+import os
+import random
 import signal
 import sys
 import tempfile
@@ -19,8 +23,9 @@ ISOLATED = False
 LAUNCHER = WORKER = None
 PORT = 29400
 ACT_S = 10  # twice what is promised: a loaded machine is not at fault
+SOAK_FAULTS = 4
 NPROC = 2
-OWN_FLAGS = ["--grace", 1, "--last-call", 1]  # torchrun has no such flags
+OWN_FLAGS = {"--grace": 1, "--last-call": 1}  # torchrun has no such flags
 
 
 class Nodes(unittest.TestCase):
@@ -41,35 +46,35 @@ class Nodes(unittest.TestCase):
         self.port = PORT if ISOLATED else nodes.free_port()
 
     def job(self, where, nnodes, flags, faults, steps):
-        own = [] if LAUNCHER.is_torchrun else OWN_FLAGS
+        flags = {**({} if LAUNCHER.is_torchrun else OWN_FLAGS), **flags}
         directory = self.path / "job"
         job = nodes.Job(directory, lambda node: LAUNCHER.command(
-            [WORKER, directory, steps, *faults], *where(node), *own, *flags, nproc=NPROC, nodes=nnodes,
+            [WORKER, directory, steps, *faults], *where(node), *itertools.chain(*flags.items()), nproc=NPROC, nodes=nnodes,
             logs=self.path / "logs"))
         self.addCleanup(job.kill)
         return job
 
-    def fixed(self, size, *flags, faults=(), steps=0, address=None):
+    def fixed(self, size, flags=None, faults=(), steps=0, address=None):
         """A job of the first `size` nodes, started."""
         address = address or self.cluster.nodes[0].address
         job = self.job(lambda node: ["--node-rank", node.index, "--master-addr", address, "--master-port", self.port],
-                       size, flags, faults, steps)
+                       size, flags or {}, faults, steps)
         job.start(*self.cluster.nodes[:size])
         return job
 
-    def elastic(self, nnodes, *flags, endpoints=(0,), faults=(), steps=0):
+    def elastic(self, nnodes, flags=None, endpoints=(0,), faults=(), steps=0):
         where = ",".join(f"{self.cluster.nodes[i].address}:{self.port}" for i in endpoints)
         where = ["--rdzv-endpoint", where, "--rdzv-id", "elastic"]
         return self.job(lambda node: [*where, *(["--rdzv-backend", "c10d"] if LAUNCHER.is_torchrun else [])], nnodes,
-                        ["--max-restarts", 3, *flags], faults, steps)
+                        {"--max-restarts": 3, **(flags or {})}, faults, steps)
 
-    def started(self, job, world, after_ns=0):
+    def started(self, job, world, after_ns=0, seconds=20):
         """Waits until `world` workers have started together after that time, and returns their events."""
         def newest():
             events = [e for e in job.events("start") if e.ns > after_ns]
             last = [e for e in events if (e.attempt, e.world) == (events[-1].attempt, world)]
             return last if len({e.rank for e in last}) == world else None
-        events = nodes.eventually(newest, 20)
+        events = nodes.eventually(newest, seconds)
         self.assertIsNotNone(events, f"never {world} workers\n{job.report()}")
         return events
 
@@ -90,6 +95,13 @@ class Nodes(unittest.TestCase):
         seconds = (max(seen.values()) - fault_ns) / 1e9
         print(f"  {self.id().rpartition('.')[2][5:].replace('_', ' ')}: {seconds:.3f} s", file=sys.stderr)
         self.assertLess(seconds, ACT_S, job.report())
+
+    @staticmethod
+    def parent(pid):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+    def workers_of(self, agent, workers):
+        return [worker for worker in workers if self.parent(worker.pid) == agent.process.pid]
 
     def assert_ends(self, job, codes, seconds=20):
         self.assertEqual(job.codes(seconds), codes, job.report())
@@ -119,7 +131,7 @@ class Faults(Nodes):
         job = self.fixed(2, faults=["0:3:5:kill=9"])
         workers = self.started(job, 4)
         fault, = job.wait_for(1, "fault")
-        self.assert_acted(job, fault.ns, workers[:])
+        self.assert_acted(job, fault.ns, workers)
         self.assert_ends(job, [137, 137])
         self.assert_root_cause(job, 3, 137)
         self.assert_all_say(job, r"node 1 rank 3\b")
@@ -129,8 +141,17 @@ class Faults(Nodes):
         self.assert_ends(job, [7, 7])
         self.assert_root_cause(job, 2, 7)
 
+    def test_the_loss_of_a_node_after_a_failure_is_not_its_cause(self):
+        """The agent dies while the others wait for a worker of it that does not stop."""
+        job = self.fixed(2, {"--grace": 3}, faults=["0:0:5:exit=7", "0:3:0:hold"])
+        self.started(job, 4)
+        job.wait_for(1, "term", rank=3)
+        job.agents[1].signal(signal.SIGKILL)
+        self.assert_ends(job, [7, 137])
+        self.assertEqual(LAUNCHER.root_cause(job.agents[0].text()), (0, 7), job.report())
+
     def test_the_death_of_a_remote_worker_restarts_the_job_everywhere(self):
-        job = self.fixed(3, "--max-restarts", 1, faults=["0:5:5:exit=7"])
+        job = self.fixed(3, {"--max-restarts": 1}, faults=["0:5:5:exit=7"])
         workers = self.started(job, 6)
         fault, = job.wait_for(1, "fault")
         self.assert_acted(job, fault.ns, workers)
@@ -138,7 +159,7 @@ class Faults(Nodes):
         self.end_well(job)
 
     def test_the_budget_of_restarts_is_the_job_s(self):
-        job = self.fixed(2, "--max-restarts", 2, faults=["0:0:3:exit=7", "1:3:3:exit=8", "2:1:3:exit=9"])
+        job = self.fixed(2, {"--max-restarts": 2}, faults=["0:0:3:exit=7", "1:3:3:exit=8", "2:1:3:exit=9"])
         self.assert_ends(job, [9, 9])
         self.assertEqual(max(e.attempt for e in job.events("start")), 2)
 
@@ -165,23 +186,19 @@ class Faults(Nodes):
         job = self.elastic("2:3")
         job.start(*self.cluster.nodes)
         workers = self.started(job, 6)
-        frozen = job.agents[2]
-        theirs = [pid for pid in [frozen.process.pid, *(w.pid for w in workers)] if self.is_of(pid, frozen)]
+        agent = job.agents[2]
+        frozen = self.workers_of(agent, workers)
+        pids = [agent.process.pid, *(worker.pid for worker in frozen)]
         fault_ns = time.monotonic_ns()
-        for pid in theirs:
-            nodes.os.kill(pid, signal.SIGSTOP)
-        self.assert_acted(job, fault_ns, [w for w in workers if w.pid not in theirs])
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        self.assert_acted(job, fault_ns, [worker for worker in workers if worker not in frozen])
         self.started(job, 4, fault_ns)
         self.assert_all_say(job, "not heard|no heartbeat|lost", job.agents[:2])
-        for pid in theirs:
-            nodes.os.kill(pid, signal.SIGCONT)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
         self.started(job, 6, fault_ns)  # it comes back
         self.end_well(job)
-
-    @staticmethod
-    def is_of(pid, agent):
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
-        return agent.process.pid in (pid, parent)
 
 
 class Elastic(Nodes):
@@ -193,12 +210,13 @@ class Elastic(Nodes):
         job.agents[2].signal(signal.SIGKILL)
         self.assert_acted(job, fault_ns, workers)
         again = self.started(job, 4, fault_ns)
-        first = {node: rank // NPROC for rank, node in ((e.rank, e.node) for e in workers)}
-        self.assertEqual({e.node for e in again}, {0, 1}, first)
+        for agent in job.agents[:2]:  # the order of the nodes stays
+            before, after = ({e.node for e in self.workers_of(agent, events)} for events in (workers, again))
+            self.assertLessEqual(min(after), min(before), job.report())
         self.end_well(job, [0, 0, 137])
 
     def test_below_the_least_number_of_nodes_the_job_ends(self):
-        job = self.elastic("2:2", "--join-timeout", 3)
+        job = self.elastic("2:2", {"--join-timeout": 3})
         job.start(*self.cluster.nodes[:2])
         workers = self.started(job, 4)
         fault_ns = time.monotonic_ns()
@@ -214,13 +232,8 @@ class Elastic(Nodes):
         job.start(self.cluster.nodes[1])
         self.assert_acted(job, fault_ns, workers)
         again = self.started(job, 4, fault_ns)
-        first = {e.pid for e in again if e.node == 0}
-        self.assertTrue(all(self.parent(pid) == job.agents[0].process.pid for pid in first), job.report())
+        self.assertEqual({e.node for e in self.workers_of(job.agents[0], again)}, {0}, job.report())
         self.end_well(job)
-
-    @staticmethod
-    def parent(pid):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
     def test_the_others_go_on_without_a_node_that_leaves(self):
         job = self.elastic("1:2")
@@ -243,6 +256,49 @@ class Elastic(Nodes):
         self.started(job, 4, fault_ns)
         self.assert_all_say(job, rf"{self.cluster.nodes[1].address}:{self.port}\b", job.agents[1:])
         self.end_well(job, [137, 0, 0])
+
+
+class Soak(Nodes):
+    def test_a_job_lives_through_random_faults(self):
+        """After each of them it runs on all nodes again."""
+        rng = random.Random(7)
+        job = self.elastic("2:3", {"--max-restarts": 1000}, endpoints=(0, 1))
+        job.start(*self.cluster.nodes)
+        workers = self.started(job, 6)
+        for _ in range(SOAK_FAULTS):
+            agent = rng.choice([agent for agent in job.agents if agent.process.poll() is None])
+            faults = ["worker killed", "agent killed", "agent told to stop", "frozen"] + ["link cut"] * ISOLATED
+            fault = rng.choice(faults)
+            fault_ns = time.monotonic_ns()
+            print(f"  {fault} on {agent.node.name}", end="", file=sys.stderr, flush=True)
+            self.inflict(fault, job, agent, workers, rng)
+            workers = self.started(job, 6, fault_ns, 40)
+            print(f": all nodes run again after {(max(e.ns for e in workers) - fault_ns) / 1e9:.1f} s", file=sys.stderr)
+        living = [agent for agent in job.agents if agent.process.poll() is None]
+        job.finish()
+        self.assertEqual([agent.wait(20) for agent in living], [0, 0, 0], job.report())
+        self.assertEqual(job.orphans(), {}, job.report())
+
+    def inflict(self, fault, job, agent, workers, rng):
+        theirs = self.workers_of(agent, workers)
+        if fault == "worker killed":
+            os.kill(rng.choice(theirs).pid, signal.SIGKILL)
+        elif fault.startswith("agent"):
+            agent.signal(signal.SIGKILL if fault == "agent killed" else signal.SIGTERM)
+            self.assertIsNotNone(agent.wait(20), job.report())
+            time.sleep(rng.uniform(0, 3))
+            job.start(agent.node)
+        elif fault == "frozen":
+            pids = [agent.process.pid, *(worker.pid for worker in theirs)]
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(6)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        else:
+            agent.node.set_link("down")
+            time.sleep(6)
+            agent.node.set_link("up")
 
 
 class Links(Nodes):
@@ -303,7 +359,7 @@ class SlowLinks(Nodes):
         self.end_well(job)
 
     def test_a_death_behind_a_slow_and_lossy_link_restarts_the_job(self):
-        job = self.fixed(2, "--max-restarts", 1, faults=["0:2:5:kill=9"])
+        job = self.fixed(2, {"--max-restarts": 1}, faults=["0:2:5:kill=9"])
         workers = self.started(job, 4)
         fault, = job.wait_for(1, "fault")
         self.assert_acted(job, fault.ns, workers)
@@ -312,11 +368,14 @@ class SlowLinks(Nodes):
 
 
 def load_tests(loader, tests, pattern):
-    cases = [Faults, Elastic] + ([Links, SlowLinks] if ISOLATED else [])
+    cases = [Faults, Elastic, Soak] + ([Links, SlowLinks] if ISOLATED else [])
     return unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
 
 
 if __name__ == "__main__":
     ISOLATED = nodes.isolate()
     LAUNCHER, WORKER = nodes.Launcher(sys.argv[1]), sys.argv[2]
+    if "--long" in sys.argv:
+        sys.argv.remove("--long")
+        ACT_S, SOAK_FAULTS = 5, 40
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
