@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include "commands.h"
 #include "core/error.h"
+#include "libtorch.h"
+#include "report_error.h"
 #include "torch_library.h"
 
 namespace {
@@ -17,12 +20,19 @@ namespace {
 int run_guarded(const std::function<int()>& command) {
   try {
     return command();
-  } catch (const trainer::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return static_cast<int>(error.code());
+  } catch (...) {
+    return trainer::app::report_error();
+  }
+}
+
+// Of the program and of the LibTorch that it would use; that there is none is no error here.
+std::string version() {
+  try {
+    const trainer::app::LibTorch libtorch = trainer::app::find_libtorch();
+    return fmt::format("trainer {}\nLibTorch {} in {}", TRAINER_VERSION, libtorch.version,
+                       libtorch.lib_dir.parent_path().string());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "internal error: {}\n", error.what());
-    return static_cast<int>(trainer::ExitCode::kInternal);
+    return fmt::format("trainer {}\n{}", TRAINER_VERSION, error.what());
   }
 }
 
@@ -32,7 +42,7 @@ int main(int argc, char** argv) {
   // Not for people: what an agent runs for itself.
   if (argc == 2 && std::string_view(argv[1]) == "__store") return run_guarded(trainer::app::serve_store);
   CLI::App cli("Trains PyTorch models from a YAML job: one binary, one file, one command.", "trainer");
-  cli.set_version_flag("--version", TRAINER_VERSION);
+  cli.set_version_flag("--version", version);
   cli.require_subcommand(1);
   cli.footer(
       "Exit codes: 0 done; 2 usage or spec; 3 data; 4 distributed; 5 checkpoint; 6 numeric; 7 out of "

@@ -14,6 +14,7 @@
 #include "job/world.h"
 #include "launch/agent.h"
 #include "launch_flags.h"
+#include "libtorch.h"
 #include "torch_library.h"
 
 namespace trainer::app {
@@ -34,6 +35,7 @@ int run_as_agent(const LaunchFlags& flags) {
   const Job job = resolve(spec, launch::planned_world(plan), static_cast<int64_t>(machine.gpus.size()));
   check_files(job);
   plan.log_dir = job.output_dir / "logs";
+  find_libtorch_for_workers();
   std::optional<DirectoryLock> lock;  // node 0's: the other nodes may share its file system
   if (plan.node_rank == 0) lock.emplace(job.output_dir);
   return launch::run_agent(plan);
@@ -49,7 +51,6 @@ void add_run(CLI::App& cli, std::function<int()>& command) {
     command = [flags] {
       const std::optional<World> world = world_from_environment();
       if (!world) return run_as_agent(*flags);
-      ::unsetenv("TRAINER_WORKER");  // programs that this worker starts are no workers
       return run_torch_command({"worker", flags->job_path, flags->overrides, *world});
     };
   });

@@ -2,7 +2,14 @@
 // that it starts without the models and kernels.
 
 #include "dist/store_host.h"
+#include "report_error.h"
+#include "torch_library.h"
 
-extern "C" void trainer_store_main(int listening_fd) {
-  trainer::dist::serve_store(listening_fd);
+extern "C" int trainer_store_main(int listening_fd) noexcept {
+  try {
+    trainer::dist::serve_store(listening_fd);
+    return 0;
+  } catch (...) {
+    return trainer::app::report_error();
+  }
 }

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "core/error.h"
 #include "report/worker_error.h"
+#include "report_error.h"
 #include "spec/load.h"
 #include "torch_library.h"
 #include "train/worker.h"
@@ -17,6 +18,7 @@ namespace {
 
 // One rank of a job. Ends the process itself: static destructors of the libraries may wait for what is gone.
 [[noreturn]] void run_worker_and_exit(const TorchCommand& command) {
+  ::unsetenv("TRAINER_WORKER");  // programs that this worker starts are no workers
   int64_t step = 0;
   int code = 0;
   try {
@@ -31,7 +33,11 @@ namespace {
 }  // namespace
 }  // namespace trainer::app
 
-extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) {
-  if (command->name == "worker") trainer::app::run_worker_and_exit(*command);
-  return trainer::app::check(*command);
+extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noexcept {
+  try {
+    if (command->name == "worker") trainer::app::run_worker_and_exit(*command);
+    return trainer::app::check(*command);
+  } catch (...) {
+    return trainer::app::report_error();
+  }
 }

@@ -5,7 +5,8 @@
 
 #include "job/world.h"
 
-// The one boundary between the executable and the libraries that need LibTorch.
+// The one boundary between the executable and the libraries that need LibTorch. No exception crosses it (see
+// report_error.h).
 
 namespace trainer::app {
 
@@ -16,7 +17,8 @@ struct TorchCommand {
   World world;                         // this worker's; of check: the planned rank 0's
 };
 
-// Runs the command in libtrainer_torch.so, loaded now; returns the exit code. Throws trainer::Error.
+// Runs the command in libtrainer_torch.so, loaded now; returns the exit code, its errors are printed. Throws an
+// installation error where it cannot be loaded.
 int run_torch_command(const TorchCommand& command);
 
 // Serves the job's TCPStore on the listening socket whose descriptor TRAINER_STORE_FD names, until it is killed: the
@@ -25,6 +27,6 @@ int serve_store();
 
 }  // namespace trainer::app
 
-// What libtrainer_torch.so and libtrainer_store.so export.
-extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command);
-extern "C" void trainer_store_main(int listening_fd);
+// What libtrainer_torch.so and libtrainer_store.so export; the exit code.
+extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noexcept;
+extern "C" int trainer_store_main(int listening_fd) noexcept;

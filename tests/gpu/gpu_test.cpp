@@ -6,6 +6,8 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "dist/cuda_plugin.h"
 #include "hardware/cuda_devices.h"
@@ -17,6 +19,11 @@
 namespace {
 
 using namespace trainer;  // NOLINT: a test
+
+std::string test_data() {
+  const char* dir = std::getenv("TRAINER_TEST_DATA");  // a bundle's
+  return dir != nullptr ? dir : TEST_DATA;
+}
 
 double max_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.cpu().to(at::kDouble) - b.cpu().to(at::kDouble)).abs().max().item<double>();
@@ -73,7 +80,7 @@ TEST_CASE("packed attention equals the CPU's, forward and backward") {
 
 TEST_CASE("a model gives the CPU's logits, loss and gradients in fp32, and near them in bf16") {
   Job job;
-  job.spec.model.pretrained = TEST_DATA "/tiny_bert";
+  job.spec.model.pretrained = test_data() + "/tiny_bert";
   job.spec.model.init = spec::ModelInit::kRandom;
   job.spec.data.max_length = 64;
   const auto run = [&](const c10::Device& device, spec::Precision precision) {
