@@ -8,7 +8,6 @@
 extern "C" int trainer_store_main(int listening_fd) noexcept {
   try {
     trainer::dist::serve_store(listening_fd);
-    return 0;
   } catch (...) {
     return trainer::app::report_error();
   }

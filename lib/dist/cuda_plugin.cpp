@@ -27,17 +27,13 @@ std::vector<fs::path> candidates() {
   return {bin / kLibrary, bin.parent_path() / "lib" / kLibrary};
 }
 
-// LibTorch's CUDA part, from where the loaded LibTorch is; the plugin is linked to it, but does not know where.
-void load_torch_cuda() {
+// Loads LibTorch's CUDA part from where LibTorch is: the plugin is linked to it, but does not know where. Returns what is
+// wrong.
+std::string load_torch_cuda() {
   Dl_info info{};
   ::dladdr(reinterpret_cast<void*>(&at::globalContext), &info);
   const fs::path library = fs::path(info.dli_fname).parent_path() / "libtorch_cuda.so";
-  if (!fs::exists(library)) {
-    fail<DistributedError>("the job runs on CUDA, but this LibTorch is of CPUs only: there is no {}",
-                           library.string());
-  }
-  if (::dlopen(library.c_str(), RTLD_LAZY | RTLD_GLOBAL) == nullptr)
-    fail<DistributedError>("LibTorch's CUDA part does not load: {}", ::dlerror());
+  return ::dlopen(library.c_str(), RTLD_LAZY | RTLD_GLOBAL) != nullptr ? "" : ::dlerror();
 }
 
 void* open_library() {
@@ -47,13 +43,13 @@ void* open_library() {
       looked += (looked.empty() ? "" : ", ") + path.string();
       continue;
     }
-    load_torch_cuda();
-    // Global: LibTorch's CUDA libraries find each other's symbols. Never closed: they register themselves for
-    // good.
+    std::string fault = load_torch_cuda();
+    // Global: LibTorch's CUDA libraries find each other's symbols. Never closed: they register themselves for good.
     if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
+    if (fault.empty()) fault = ::dlerror();
     fail<DistributedError>(
         "the CUDA plugin does not load: {}; it needs a LibTorch of the version and CUDA it was built with",
-        ::dlerror());
+        fault);
   }
   fail<DistributedError>(
       "the job runs on CUDA, but there is no CUDA plugin ({}); build with -DTRAINER_CUDA=ON where nvcc, "

@@ -38,7 +38,7 @@ TEST_CASE(
   std::ofstream(path) << "not a library";
   CHECK(error_of_loading() ==
         "the CUDA plugin does not load: " + path +
-            ": file too short; it needs the libraries of the LibTorch it was built with");
+            ": file too short; it needs a LibTorch of the version and CUDA it was built with");
   ::unsetenv("TRAINER_PLUGIN_DIR");
 
   const fs::path built =
