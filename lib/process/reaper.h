@@ -35,6 +35,8 @@ class Reaper {
   Reaper();
   // Kills the process groups of `leaders`, children of this process, then what they left in other sessions.
   void end(const std::vector<pid_t>& leaders) const;
+  // A child that end() leaves alone, until it is ended itself.
+  void spare(pid_t pid) { other_children_.push_back(pid); }
 
  private:
   std::vector<pid_t> other_children_;

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launch/hang_watch.h"
+#include "launch/messages.h"
+#include "launch/worker_group.h"
+
+namespace trainer::launch {
+
+// What this node does in the job, as its coordinator says: one group of workers at a time.
+class Node {
+ public:
+  struct Hooks {
+    std::function<void(const Message&)> send;  // to the coordinator, while there is one
+    // The job is over for this node, and its workers are gone.
+    std::function<void(const Finish&)> on_finished;
+    // After lose_coordinator(): the workers are gone.
+    std::function<void()> on_idle;
+  };
+
+  Node(const GroupContext& context, Hooks hooks);
+  ~Node();
+
+  // A message from the coordinator: Start, Stop, Raise, Go, AskStatus, AskStacks, Note or Finish; others are ignored.
+  void receive(const Message& message);
+  // The coordinator is gone: the workers are stopped, nothing is sent any more.
+  void lose_coordinator();
+  bool has_workers() const { return group_ != nullptr; }
+  // Rank of this node in its last attempt, -1: none yet.
+  int64_t last_rank() const { return last_rank_; }
+
+ private:
+  void start(const Assignment& assignment);
+  void on_ended();
+  bool is_current(int64_t attempt) const;
+  void send(const Message& message);
+
+  GroupContext context_;
+  Hooks hooks_;
+  std::unique_ptr<WorkerGroup> group_;
+  HangWatch watch_;
+  std::optional<Finish> finish_;
+  bool lost_ = false;
+  int64_t last_rank_ = -1;
+};
+
+}  // namespace trainer::launch
