@@ -90,6 +90,10 @@ void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
   }
   Member& member = members_[id];
   member.join = join;
+  if (join.last_attempt > attempt_) {
+    attempt_ = join.last_attempt;
+    restarts_.resume(join.restarts);
+  }
   member.previous_rank = join.previous_rank;
   if (state_ == State::kGathering) {
     try_begin(now_ns);
@@ -119,9 +123,10 @@ void Coordinator::lose(int64_t id, const std::string& reason, int64_t now_ns) {
     if (state_ == State::kGathering) try_begin(now_ns);
     return;
   }
-  if (state_ == State::kRunning && !member.leaving) {
+  if (!member.leaving) {
     Failure failure;
     failure.node_rank = member.node_rank;
+    failure.node_lost = true;
     failure.host = member.join.host;
     failure.pid = member.join.pid;
     failure.time_ns = now_ns;
@@ -131,8 +136,10 @@ void Coordinator::lose(int64_t id, const std::string& reason, int64_t now_ns) {
     failure.hint = "the node is down, its agent was killed, or the network between the nodes is";
     failures_.push_back(failure);
     note(fmt::format("{} is lost: {}", name, reason));
+  }
+  if (state_ == State::kRunning && !member.leaving) {
     stop_attempt(now_ns);
-  } else if (state_ == State::kStopping || state_ == State::kRunning) {
+  } else {
     check_all_ended(now_ns);
   }
 }
@@ -252,7 +259,7 @@ void Coordinator::start() {
   last_step_ = -1;
   int64_t world_size = 0;
   for (const int64_t id : ids) world_size += members_.at(id).join.nproc;
-  const Endpoint store = hooks_.open_store();
+  const Endpoint store = hooks_.open_store(world_size);
   stragglers_.begin(num_nodes_);
 
   int64_t node_rank = 0, first_rank = 0;
@@ -264,7 +271,8 @@ void Coordinator::start() {
     member.in_attempt = true;
     member.node_rank = member.previous_rank = node_rank;
     member.first_rank = first_rank;
-    hooks_.send(id, Start{{attempt_, node_rank, num_nodes_, first_rank, world_size, store.host, store.port}});
+    hooks_.send(id, Start{{attempt_, node_rank, num_nodes_, first_rank, world_size, restarts_.used(),
+                           store.host, store.port}});
     ++node_rank;
     first_rank += member.join.nproc;
   }
@@ -459,14 +467,30 @@ void Coordinator::end_hang(int64_t now_ns) {
 
 // --- after an attempt ---
 
+// A lost node is noticed by heartbeat, some time after its peers' workers have failed over it.
+const Failure* Coordinator::find_root() const {
+  const Failure* root = root_cause(failures_);
+  if (root == nullptr) return nullptr;
+  const int64_t window_ns = to_ns(plan_.heartbeat_timeout_s + 1);
+  for (const Failure& failure : failures_) {
+    if (failure.node_lost && failure.node_rank != root->node_rank &&
+        failure.time_ns - root->time_ns < window_ns)
+      return &failure;
+  }
+  return root;
+}
+
 void Coordinator::decide(int64_t now_ns) {
   timers_.fill(kNever);
   const bool was_asked = interrupted_ || rescaling_;
   // What workers say that were told to stop is no failure.
   if (was_asked) std::erase_if(failures_, [](const Failure& failure) { return failure.after_stop; });
-  const Failure* root = root_cause(failures_);
+  const Failure* root = find_root();
   const bool all_done = num_preempted_ == 0 && num_stopped_ == 0;
-  if (root != nullptr) {
+  const bool only_left = root != nullptr && root->node_lost && is_elastic() && !interrupted_;
+  if (only_left) {  // nodes may come and go
+    note(fmt::format("{}; going on without it", describe_briefly(*root, num_nodes_)));
+  } else if (root != nullptr) {
     if (interrupted_ || !restarts_.take(*root, last_step_)) return finish_failed(*root);
     note(fmt::format("{}\nrestart {} of {}", describe(*root, 0, num_nodes_), restarts_.used(),
                      plan_.max_restarts));
@@ -531,7 +555,8 @@ void Coordinator::on_time(int64_t now_ns) {
         break;
       case kStopTimer:
         for (const int64_t id : in_attempt()) {
-          if (id == 0 || members_.at(id).ended) continue;
+          if (id == 0 || state_ != State::kStopping || !members_.contains(id) || members_.at(id).ended)
+            continue;
           hooks_.drop(id);
           lose(id, "it did not end its workers in time", now_ns);
         }

@@ -25,7 +25,7 @@ class Coordinator {
     std::function<void(int64_t member, const Message&)> send;
     std::function<void(int64_t member)> drop;  // close the connection once all is sent
     // A store for the next attempt; the last one's is gone.
-    std::function<Endpoint()> open_store;
+    std::function<Endpoint(int64_t world_size)> open_store;
   };
 
   Coordinator(const WorkerPlan& plan, Hooks hooks, int64_t now_ns);
@@ -55,7 +55,7 @@ class Coordinator {
     int64_t previous_rank = -1;
     int64_t first_rank = 0;
   };
-  bool is_elastic() const { return plan_.node_rank < 0 && plan_.max_nodes > 1; }
+  bool is_elastic() const { return !plan_.is_fixed(); }
   std::vector<int64_t> in_attempt() const;
   std::vector<int64_t> order() const;  // of the members to start, at most max_nodes
   std::string name_of(int64_t member) const;
@@ -82,6 +82,7 @@ class Coordinator {
   void raise(bool stop, int signal);
   void stop_attempt(int64_t now_ns, const std::vector<int64_t>& kill = {}, bool at_once = false);
   void check_all_ended(int64_t now_ns);
+  const Failure* find_root() const;
   void decide(int64_t now_ns);
   void finish(const Finish& finish);
   void finish_failed(const Failure& root);

@@ -35,7 +35,7 @@ bool earlier(const Failure* a, const Failure* b) {
 }
 
 std::string how(const Failure& failure) {
-  if (failure.rank < 0) return "lost";
+  if (failure.node_lost) return "lost";
   if (failure.signal == 0) return fmt::format("exit code {}", failure.code);
   const char* name = ::sigabbrev_np(failure.signal);
   return fmt::format("killed by signal {} (SIG{}){}", failure.signal, name != nullptr ? name : "?",
@@ -102,10 +102,12 @@ const Failure* root_cause(const std::vector<Failure>& failures) {
 
 std::string describe_briefly(const Failure& failure, int64_t num_nodes) {
   const std::string host = num_nodes > 1 && !failure.host.empty() ? "host " + failure.host : "";
-  if (failure.rank < 0)
-    return fmt::format("node {}{}, lost", failure.node_rank, host.empty() ? "" : " (" + host + ")");
-  std::string text = fmt::format("node {} rank {} ({}{}pid {})", failure.node_rank, failure.rank, host,
-                                 host.empty() ? "" : ", ", failure.pid);
+  std::string text = fmt::format("node {}", failure.node_rank);
+  if (failure.rank >= 0) {
+    text += fmt::format(" rank {} ({}{}pid {})", failure.rank, host, host.empty() ? "" : ", ", failure.pid);
+  } else if (!host.empty()) {
+    text += fmt::format(" ({})", host);
+  }
   if (failure.step >= 0) text += fmt::format(" at step {}", failure.step);
   return text + ", " + how(failure);
 }

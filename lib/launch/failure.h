@@ -11,6 +11,7 @@ namespace trainer::launch {
 struct Failure {
   int64_t node_rank = 0;
   int64_t rank = -1;  // of the worker; -1: the node itself
+  bool node_lost = false;
   std::string host;
   int64_t pid = 0;
   int64_t time_ns = 0;  // monotonic, of the reader's clock, when its agent learned of it

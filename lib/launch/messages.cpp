@@ -11,14 +11,14 @@ namespace trainer::launch {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, node_rank, rank, host, pid, time_ns, code, signal, core_dumped,
-                                   after_stop, message, step, hint, log, tail)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, node_rank, rank, node_lost, host, pid, time_ns, code, signal,
+                                   core_dumped, after_stop, message, step, hint, log, tail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Endpoint, host, port)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Assignment, attempt, node_rank, num_nodes, first_rank, world_size,
-                                   master_addr, master_port)
+                                   restarts, master_addr, master_port)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStatus, rank, pid, attached, step, phase, since_beat_s, busy_ns)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, host, pid, node_rank, previous_rank, nproc, version, spec_hash,
-                                   address, probe_port, facts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, host, pid, node_rank, previous_rank, last_attempt, restarts, nproc,
+                                   version, spec_hash, address, probe_port, facts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ended, attempt, num_preempted, last_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leave, what, signal, at_once)
@@ -36,7 +36,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Go, attempt, id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AskStatus, attempt)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AskStacks, attempt, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Note, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finish, code, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finish, code, text, error_file)
 
 static void to_json(json& j, const AskSave&) {
   j = json::object();

@@ -30,8 +30,11 @@ struct RankStatus {
 struct Join {  // first message of a connection
   std::string host;
   int64_t pid = 0;
-  int64_t node_rank = -1;      // as the user said; -1: any
-  int64_t previous_rank = -1;  // in the last attempt that it took part in
+  int64_t node_rank = -1;  // as the user said; -1: any
+  // Of the last attempt that it took part in: a coordinator that takes over goes on from there.
+  int64_t previous_rank = -1;
+  int64_t last_attempt = -1;
+  int64_t restarts = 0;
   int64_t nproc = 1;
   std::string version;  // of trainer
   std::string spec_hash;
@@ -117,7 +120,8 @@ struct Note {  // for the node's console
 };
 struct Finish {
   int code = 0;
-  std::string text;  // for the console, empty: nothing
+  std::string text;        // for the console, empty: nothing
+  std::string error_file;  // torchelastic's, of the whole job; empty: it did not fail
 };
 
 using Message = std::variant<Join, Exited, Ended, Leave, AskSave, Raised, Stalled, Status, Stacks, Probed,

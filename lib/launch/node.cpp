@@ -59,12 +59,12 @@ void Node::receive(const Message& message) {
 void Node::start(const Assignment& assignment) {
   if (group_ != nullptr) return;
   lost_ = false;
-  last_rank_ = assignment.node_rank;
+  last_ = assignment;
   try {
     group_ = std::make_unique<WorkerGroup>(
         context_, assignment,
-        WorkerGroup::Hooks{[this](const Failure& failure) {
-                             send(Exited{group_ ? group_->assignment().attempt : 0, failure});
+        WorkerGroup::Hooks{[this, attempt = assignment.attempt](const Failure& failure) {
+                             send(Exited{attempt, failure});
                            },
                            // Deferred: the group is in the middle of a call.
                            [this] { context_.loop.defer([this] { on_ended(); }); }});

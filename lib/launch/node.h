@@ -31,8 +31,11 @@ class Node {
   // The coordinator is gone: the workers are stopped, nothing is sent any more.
   void lose_coordinator();
   bool has_workers() const { return group_ != nullptr; }
-  // Rank of this node in its last attempt, -1: none yet.
-  int64_t last_rank() const { return last_rank_; }
+  // Of its last attempt; none yet: no such.
+  const std::optional<Assignment>& last() const { return last_; }
+  void kill() {
+    if (group_) group_->kill();
+  }
 
  private:
   void start(const Assignment& assignment);
@@ -46,7 +49,7 @@ class Node {
   HangWatch watch_;
   std::optional<Finish> finish_;
   bool lost_ = false;
-  int64_t last_rank_ = -1;
+  std::optional<Assignment> last_;
 };
 
 }  // namespace trainer::launch

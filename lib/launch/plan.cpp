@@ -158,17 +158,21 @@ fs::path worker_log_dir(const WorkerPlan& plan, const Assignment& assignment, in
   return plan.log_dir / node / fmt::format("attempt_{}", assignment.attempt) / std::to_string(local_rank);
 }
 
-std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, const Assignment& assignment,
-                                                      int64_t local_rank) {
+std::map<std::string, std::string> inherited_environment() {
   std::map<std::string, std::string> env;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) env.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
+  return env;
+}
+
+std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, const Assignment& assignment,
+                                                      int64_t local_rank) {
+  std::map<std::string, std::string> env = inherited_environment();
   for (const auto& [name, value] : plan.env) env[name] = value;
   // Those of an outer launcher say nothing about this one.
-  env.erase("TORCHELASTIC_USE_AGENT_STORE");
   env.erase("TRAINER_STORE_FD");
 
   const auto set = [&](const char* name, const auto& value) { env[name] = fmt::format("{}", value); };
@@ -187,7 +191,8 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, co
   set("MASTER_ADDR", assignment.master_addr);
   set("MASTER_PORT", assignment.master_port);
   set("TORCHELASTIC_RESTART_COUNT", assignment.attempt);
-  set("TORCHELASTIC_MAX_RESTARTS", 0);
+  set("TORCHELASTIC_MAX_RESTARTS", plan.max_restarts);
+  set("TORCHELASTIC_USE_AGENT_STORE", "True");
   set("TORCHELASTIC_RUN_ID", plan.run_id);
   set("TORCHELASTIC_ERROR_FILE", (worker_log_dir(plan, assignment, local_rank) / "error.json").string());
   set("TRAINER_WORKER", 1);

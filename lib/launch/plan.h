@@ -24,6 +24,8 @@ using Streams = int;
 
 // Everything that an agent needs to run its node's workers, the same for all attempts.
 struct WorkerPlan {
+  bool is_fixed() const { return node_rank >= 0; }  // every node has its rank from the beginning
+
   std::vector<std::string> argv;  // of every worker; argv[0] is looked up in PATH when it has no slash
   std::map<std::string, std::string> env;  // over the inherited environment, under the contract's variables
   bool is_trainer = true;                  // the workers are this program: their exit codes have our meanings
@@ -70,6 +72,8 @@ struct WorkerPlan {
   int64_t threads_per_worker =
       0;  // OMP_NUM_THREADS; 0: an equal share of the cores, unless the variable is set
   bool virtual_local_rank = false;
+
+  bool preflight = true;  // nodes look at each other before any worker starts
 };
 
 // What one attempt gives to a node.
@@ -79,6 +83,7 @@ struct Assignment {
   int64_t num_nodes = 1;
   int64_t first_rank = 0;  // of the node's local rank 0
   int64_t world_size = 1;
+  int64_t restarts = 0;                   // of max_restarts, used so far
   std::string master_addr = "127.0.0.1";  // of the attempt's store
   int64_t master_port = 0;
 };
@@ -100,6 +105,9 @@ World planned_world(const WorkerPlan& plan);
 
 // argv for re-executing this program: its own path, then `arguments`.
 std::vector<std::string> self_command(std::vector<std::string> arguments);
+
+// This process's own environment.
+std::map<std::string, std::string> inherited_environment();
 
 // The whole environment of a worker: inherited, then plan.env, then the contract with workers (torchrun's
 // variables and TRAINER_WORKER=1, which alone makes a process of this program a worker).

@@ -19,6 +19,8 @@ class RestartBudget {
   // Why take() refused; empty when nobody asked for restarts.
   const std::string& refusal() const { return refusal_; }
   int64_t used() const { return used_; }
+  // As many were used under an earlier coordinator.
+  void resume(int64_t used) { used_ = used; }
 
  private:
   const WorkerPlan& plan_;

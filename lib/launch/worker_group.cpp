@@ -69,7 +69,10 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   if (console.is_terminal()) env["COLUMNS"] = std::to_string(console.columns());
   env["TRAINER_PROGRESS_FD"] = std::to_string(progress.fd());
 
-  process::Process child = process::spawn(plan.argv, env, context_.worker_mask, progress.fd());
+  process::SpawnOptions options;
+  options.signal_mask = context_.worker_mask;
+  options.inherited_fds = {progress.fd()};
+  process::Process child = process::spawn(plan.argv, env, options);
   const int64_t rank = assignment_.first_rank + local_rank;
   const std::string prefix = assignment_.world_size > 1 ? fmt::format("[{}] ", rank) : "";
   try {

@@ -24,7 +24,7 @@ std::vector<pid_t> children_of_main_thread() {
 
 SignalMask::SignalMask() {
   ::sigemptyset(&handled_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1}) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_IGN) ::sigaddset(&handled_, signal);
