@@ -211,7 +211,7 @@ void Coordinator::probe(const std::vector<int64_t>& ids, int64_t now_ns) {
   }
 }
 
-void Coordinator::on_probed(int64_t id, const Probed& probed, int64_t now_ns) {
+void Coordinator::on_probed(int64_t id, const Probed& probed) {
   if (state_ != State::kProbing) return;
   if (!probed.problems.empty()) {
     finish({static_cast<int>(ExitCode::kDistributed),
@@ -301,7 +301,7 @@ void Coordinator::receive(int64_t id, const Message& message, int64_t now_ns) {
   } else if (const auto* stacks = std::get_if<Stacks>(&message)) {
     on_stacks(*stacks, now_ns);
   } else if (const auto* probed = std::get_if<Probed>(&message)) {
-    on_probed(id, *probed, now_ns);
+    on_probed(id, *probed);
   }
 }
 
@@ -540,7 +540,7 @@ void Coordinator::on_time(int64_t now_ns) {
         break;
       case kProbeTimer:
         for (const auto& [id, member] : members_) {
-          if (!member.probed) return on_probed(id, {{"it did not answer"}}, now_ns);
+          if (!member.probed) return on_probed(id, {{"it did not answer"}});
         }
         break;
       case kSettle:

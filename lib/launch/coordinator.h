@@ -64,7 +64,7 @@ class Coordinator {
   void try_begin(int64_t now_ns);
   void begin(int64_t now_ns);
   void probe(const std::vector<int64_t>& members, int64_t now_ns);
-  void on_probed(int64_t member, const Probed& probed, int64_t now_ns);
+  void on_probed(int64_t member, const Probed& probed);
   void fail_to_gather();
   void start();
   void on_exited(int64_t member, const Exited& exited, int64_t now_ns);
