@@ -60,10 +60,11 @@ void EventLoop::run() {
 }
 
 void EventLoop::run_once(int64_t timeout_ns) {
-  for (const Callback& callback : std::exchange(deferred_, {})) callback();
+  const std::vector<Callback> deferred = std::exchange(deferred_, {});
+  for (const Callback& callback : deferred) callback();
   if (stopped_) return;
 
-  int64_t wait_ns = timeout_ns;
+  int64_t wait_ns = deferred.empty() ? timeout_ns : 0;  // the caller may have waited for just these calls
   if (!deferred_.empty()) wait_ns = 0;
   if (!timers_.empty()) {
     const int64_t until_timer_ns = std::max<int64_t>(0, timers_.begin()->first - monotonic_ns());

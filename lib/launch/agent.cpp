@@ -57,7 +57,7 @@ class Agent {
   };
 
   void meet(int lost_endpoint);
-  void host(Descriptor socket, const Endpoint& endpoint);
+  void host(net::ListeningSockets sockets, const Endpoint& endpoint);
   void make_coordinator();
   void join(std::unique_ptr<net::Connection> connection, const Endpoint& endpoint);
   Join make_join() const;
@@ -144,21 +144,23 @@ int Agent::run() {
 void Agent::meet(int lost_endpoint) {
   rendezvous_ = std::make_unique<Rendezvous>(
       loop_, plan_, lost_endpoint,
-      Rendezvous::Hooks{
-          [this](Descriptor socket, const Endpoint& endpoint) { host(std::move(socket), endpoint); },
-          [this](std::unique_ptr<net::Connection> connection, const Endpoint& endpoint) {
-            join(std::move(connection), endpoint);
-          },
-          [this](const std::string& reason) {
-            finish({static_cast<int>(ExitCode::kDistributed),
-                    "FAILED  cannot meet the other nodes: " + reason, ""});
-          }});
+      Rendezvous::Hooks{[this](net::ListeningSockets sockets, const Endpoint& endpoint) {
+                          host(std::move(sockets), endpoint);
+                        },
+                        [this](std::unique_ptr<net::Connection> connection, const Endpoint& endpoint) {
+                          join(std::move(connection), endpoint);
+                        },
+                        [this](const std::string& reason) {
+                          finish({static_cast<int>(ExitCode::kDistributed),
+                                  "FAILED  cannot meet the other nodes: " + reason, ""});
+                        }});
 }
 
-void Agent::host(Descriptor socket, const Endpoint& endpoint) {
+void Agent::host(net::ListeningSockets sockets, const Endpoint& endpoint) {
   endpoint_ = endpoint;
+  if (!sockets.warning.empty()) print("warning: " + sockets.warning);
   listener_ =
-      net::listen(loop_, std::move(socket), {plan_.run_id, plan_.token},
+      net::listen(loop_, std::move(sockets.sockets), {plan_.run_id, plan_.token},
                   [this](std::unique_ptr<net::Connection> connection) { on_peer(std::move(connection)); });
   make_coordinator();
   const std::string nodes = plan_.min_nodes == plan_.max_nodes

@@ -7,13 +7,16 @@
 
 #include "core/error.h"
 
+namespace trainer::net {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Endpoint, host, port)
+}  // namespace trainer::net
+
 namespace trainer::launch {
 
 using nlohmann::json;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, node_rank, rank, node_lost, host, pid, time_ns, code, signal,
                                    core_dumped, after_stop, message, step, hint, log, tail)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Endpoint, host, port)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Assignment, attempt, node_rank, num_nodes, first_rank, world_size,
                                    restarts, master_addr, master_port)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStatus, rank, pid, attached, step, phase, since_beat_s, busy_ns)

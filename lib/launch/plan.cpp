@@ -140,7 +140,7 @@ WorkerPlan plan_workers(const spec::Launch& launch, const spec::Hardware& hardwa
   plan.nproc = resolve_nproc(launch, hardware, machine);
   plan.min_nodes = plan.max_nodes = launch.nnodes;
   plan.node_rank = launch.node_rank;
-  plan.endpoints = {{launch.master_addr, launch.master_port}};
+  if (launch.nnodes > 1) plan.endpoints = {{launch.master_addr, launch.master_port}};
   plan.grace_s = launch.grace_s;
   plan.cores = machine.cores;
   plan.threads_per_worker = hardware.threads_per_worker;

@@ -8,16 +8,12 @@
 
 #include "hardware/machine.h"
 #include "job/world.h"
+#include "net/endpoint.h"
 #include "spec/job_spec.h"
 
 namespace trainer::launch {
 
-// Where nodes meet.
-struct Endpoint {
-  std::string host;
-  int64_t port = 0;
-  bool operator==(const Endpoint&) const = default;
-};
+using net::Endpoint;
 
 // Which of a worker's two streams: standard output 1, standard error 2, both 3 (torchrun's numbers).
 using Streams = int;

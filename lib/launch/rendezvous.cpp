@@ -5,7 +5,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "net/socket.h"
+#include "net/address.h"
 
 namespace trainer::launch {
 namespace {
@@ -80,9 +80,10 @@ bool Rendezvous::host(size_t index) {
   if (over_) return true;
   const Endpoint& endpoint = plan_.endpoints[index];
   try {
-    Descriptor socket = net::listen_on(endpoint.port, false);
+    net::ListeningSockets sockets = net::listen_at(
+        endpoint.host, endpoint.port, plan_.is_fixed() ? "launch.master_port" : "launch.rdzv_endpoint");
     end();
-    hooks_.on_host(std::move(socket), endpoint);
+    hooks_.on_host(std::move(sockets), endpoint);
     return true;
   } catch (const DistributedError& error) {
     if (!plan_.is_fixed()) return false;

@@ -8,6 +8,7 @@
 #include "core/event_loop.h"
 #include "launch/plan.h"
 #include "net/connection.h"
+#include "net/socket.h"
 
 namespace trainer::launch {
 
@@ -17,7 +18,7 @@ namespace trainer::launch {
 class Rendezvous {
  public:
   struct Hooks {
-    std::function<void(Descriptor listening_socket, const Endpoint&)> on_host;
+    std::function<void(net::ListeningSockets, const Endpoint&)> on_host;
     std::function<void(std::unique_ptr<net::Connection>, const Endpoint&)> on_connected;
     std::function<void(const std::string& reason)> on_failed;
   };

@@ -15,8 +15,9 @@ namespace trainer::launch {
 StoreProcess::StoreProcess(EventLoop& loop, process::Reaper& reaper, const sigset_t& mask,
                            const std::string& host, bool now, std::function<void(const std::string&)> on_died)
     : loop_(loop), reaper_(reaper), mask_(mask), on_died_(std::move(on_died)) {
-  socket_ = net::listen_on(0, host == "127.0.0.1" || host == "localhost");
-  endpoint_ = {host, net::port_of(socket_)};
+  net::ListeningSockets listening = net::listen_at(host, 0, "launch.master_addr");
+  socket_ = std::move(listening.sockets.front());  // the store serves one
+  endpoint_ = {host, listening.port};
   if (now) {
     start();
   } else {

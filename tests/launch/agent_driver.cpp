@@ -11,9 +11,11 @@
 #include "launch/agent.h"
 
 int main(int argc, char** argv) {
+  // In place of the job's store, which these workers do not use.
+  if (argc == 2 && std::string_view(argv[1]) == "__store") return ::pause();
   trainer::launch::WorkerPlan plan;
   plan.log_dir = "logs";
-  plan.endpoints = {{"127.0.0.1", 0}};
+  plan.is_trainer = false;
   int i = 1;
   for (; i < argc && std::string_view(argv[i]) != "--"; ++i) {
     const std::string argument = argv[i];
@@ -23,7 +25,7 @@ int main(int argc, char** argv) {
     if (key == "nnodes") plan.min_nodes = plan.max_nodes = std::stoll(value);
     if (key == "node_rank") plan.node_rank = std::stoll(value);
     if (key == "grace_s") plan.grace_s = std::stod(value);
-    if (key == "port") plan.endpoints[0].port = std::stoll(value);
+    if (key == "port") plan.endpoints = {{"127.0.0.1", std::stoll(value)}};
     if (key == "cores") plan.cores = std::stoll(value);
     if (key == "log_dir") plan.log_dir = value;
     if (key.rfind("env.", 0) == 0) plan.env[key.substr(4)] = value;

@@ -153,18 +153,16 @@ TEST_CASE("workers get the contract's variables, a session of their own and no s
       CHECK_THAT(env, Contains(fmt::format("\n{}\n", line)));
     }
     CHECK_THAT(env, Contains(fmt::format("\nRANK={}\n", rank)));
-    CHECK_THAT(env, !Contains("TORCHELASTIC_USE_AGENT_STORE"));
+    CHECK_THAT(env, Contains("\nTORCHELASTIC_USE_AGENT_STORE=True\n") && !Contains("TRAINER_STORE_FD"));
     CHECK(driver.file(std::string("mask.") + rank) == "SigBlk:\t0000000000000000\n");
     CHECK(fs::exists(driver.dir.path / (std::string("leader.") + rank)));
   }
-  // The store's socket is rank 0's alone.
-  CHECK_THAT(driver.file("env.0"), Contains("\nTRAINER_STORE_FD="));
-  CHECK_THAT(driver.file("env.1"), !Contains("TRAINER_STORE_FD"));
-  CHECK(driver.file("sockets.0") == "1\n");
+  // The store's socket is nobody's but the store's.
+  CHECK(driver.file("sockets.0") == "0\n");
   CHECK(driver.file("sockets.1") == "0\n");
 }
 
-TEST_CASE("rank 0 is handed a socket that listens on MASTER_PORT") {
+TEST_CASE("a socket listens on MASTER_PORT before the workers run") {
   Driver driver("nproc=1", "grep -i \":$(printf %04X $MASTER_PORT) 00000000:0000 0A\" /proc/net/tcp | wc -l");
   REQUIRE(driver.wait() == 0);
   CHECK(driver.out() == "1\n");
@@ -235,10 +233,11 @@ TEST_CASE("a worker that ignores SIGTERM is killed after the grace time") {
   CHECK_THAT(driver.err(), Contains("rank 0 (pid ") && Contains("did not stop within 0.2 s: killed\n"));
 }
 
-TEST_CASE("the agent passes a signal on and exits with it") {
+TEST_CASE("the agent passes a signal on as it is, like torchrun, and exits with it") {
   for (const auto& [signal, name] : std::map<int, std::string>{
            {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGQUIT, "SIGQUIT"}}) {
-    Driver driver("nproc=2", "trap 'echo stopped; exit 0' TERM; " + kReady + "while :; do sleep 0.01; done");
+    Driver driver("nproc=2", "trap 'echo stopped; exit 0' TERM INT HUP QUIT; " + kReady +
+                                 "while :; do sleep 0.01; done");
     REQUIRE(driver.ready(2));
     const std::vector<pid_t> pids = driver.pids(2);
     ::kill(driver.pid, signal);
@@ -367,16 +366,18 @@ TEST_CASE("a port that is taken is named") {
   const std::string port = std::to_string(trainer::net::port_of(taken));
   Driver driver("nproc=1 port=" + port, "true");
   REQUIRE(driver.wait() == 4);
-  CHECK_THAT(driver.err(),
-             StartsWith("distributed error: launch.master_port: cannot listen on port " + port +
-                        ": Address already in use\n  hint: pid " + std::to_string(::getpid()) + " ("));
+  CHECK_THAT(
+      driver.err(),
+      StartsWith("FAILED  cannot meet the other nodes: launch.master_port: cannot listen on 127.0.0.1 port " +
+                 port + ": Address already in use\n  hint: pid " + std::to_string(::getpid()) + " ("));
   CHECK_THAT(driver.err(), EndsWith(") holds it; choose another port, or 0 for a free one on one node\n"));
 }
 
 TEST_CASE("a program that cannot be run is named") {
   Driver driver("nproc=2", std::vector<std::string>{"./no-such-program"});
   REQUIRE(driver.wait() == 2);
-  CHECK(driver.err() == "spec error: launch: cannot run ./no-such-program: No such file or directory\n");
+  CHECK(driver.err() ==
+        "FAILED  node 0, exit code 2\n  launch: cannot run ./no-such-program: No such file or directory\n");
 }
 
 TEST_CASE("a log directory that cannot be made is named") {

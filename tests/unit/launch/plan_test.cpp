@@ -147,13 +147,12 @@ TEST_CASE("a PET variable that is no number is named") {
 }
 
 TEST_CASE("a worker's environment is torchrun's") {
-  const Variable stale("TORCHELASTIC_USE_AGENT_STORE", "True"), outer("RANK", "77"),
-      inherited("NCCL_DEBUG", "INFO");
+  const Variable outer("RANK", "77"), inherited("NCCL_DEBUG", "INFO");
   ::unsetenv("OMP_NUM_THREADS");
   WorkerPlan plan;
   plan.nproc = 4;
   plan.max_nodes = 3;
-  const Assignment assignment{0, 2, 3, 8, 12, "head", 29500};
+  const Assignment assignment{0, 2, 3, 8, 12, 0, "head", 29500};
   plan.cores = 11;
   plan.log_dir = "logs";
   plan.env = {{"NCCL_DEBUG", "WARN"}, {"OWN", "x"}};
@@ -180,7 +179,7 @@ TEST_CASE("a worker's environment is torchrun's") {
   CHECK(env.at("OWN") == "x");
   CHECK(env.at("TRAINER_WORKER") == "1");
   CHECK(env.count("PATH") == 1);
-  CHECK(env.count("TORCHELASTIC_USE_AGENT_STORE") == 0);
+  CHECK(env.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 
   plan.threads_per_worker = 5;
   CHECK(worker_environment(plan, assignment, 1).at("OMP_NUM_THREADS") == "5");
