@@ -1,5 +1,14 @@
 #pragma once
+
+#include <sys/types.h>
+
 #include <string>
+
 namespace trainer::process {
-inline std::string stacks_of(int, double) { return ""; }
+
+// Replaced by the module's own.
+inline std::string stacks_of(pid_t, double) {
+  return "";
 }
+
+}  // namespace trainer::process
