@@ -4,7 +4,7 @@ LibTorch in each place where it may be, and the system's libstdc++ too old.
     python tests/e2e/bundle_test.py TRAINER_BINARY [TEST...]
 """
 
-import os
+import json
 import re
 import subprocess
 import sys
@@ -123,6 +123,16 @@ class Bundle(unittest.TestCase):
         subprocess.run(["cc", "-shared", "-o", library, source], check=True)
         error = self.run_trainer("check", "configs/smoke.yaml", code=1, TRAINER_LIBTORCH=str(TORCH))
         self.assertIn("libtrainer_torch.so is of another version of this program", error)
+
+    def test_gpu_check_runs_from_it(self):
+        result = subprocess.run([sys.executable, self.bundle / "scripts/gpu_check", "--device=cpu", "--quick",
+                                 "--only=gpu_test|smoke|fp32", f"--report={self.path}/gpu_check.json"], capture_output=True,
+                                text=True, timeout=300, env={"PATH": "/nowhere", "TRAINER_LIBTORCH": str(TORCH)})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads((self.path / "gpu_check.json").read_text())
+        self.assertEqual([check["name"] for check in report["checks"]],
+                         ["gpu_test", "smoke", "bert_classifier fp32 x1", "bert_classifier fp32 x2"])
+        self.assertEqual(report["bundle"], (self.bundle / "VERSION").read_text().splitlines())
 
     def test_the_report_says_how_old_a_system_may_be(self):
         self.assertEqual((self.bundle / "VERSION").read_text(), self.report[:self.report.index("libstdc++")]
