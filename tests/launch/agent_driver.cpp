@@ -23,6 +23,18 @@ int main(int argc, char** argv) {
     const std::string key = argument.substr(0, equals), value = argument.substr(equals + 1);
     if (key == "nproc") plan.nproc = std::stoll(value);
     if (key == "nnodes") plan.min_nodes = plan.max_nodes = std::stoll(value);
+    if (key == "min_nodes") plan.min_nodes = std::stoll(value);
+    if (key == "max_nodes") plan.max_nodes = std::stoll(value);
+    if (key == "endpoints") plan.endpoints = trainer::net::parse_endpoints(value, key);
+    if (key == "restarts") plan.max_restarts = std::stoll(value);
+    if (key == "join_timeout_s") plan.join_timeout_s = std::stod(value);
+    if (key == "last_call_s") plan.last_call_s = std::stod(value);
+    if (key == "run_id") plan.run_id = value;
+    if (key == "token") plan.token = value;
+    if (key == "spec_hash") plan.spec_hash = value;
+    if (key == "preempt_file") plan.preempt_file = value;
+    if (key == "preempt_grace_s") plan.preempt_grace_s = std::stod(value);
+    if (key == "hang_timeout_s") plan.hang_timeout_s = std::stod(value);
     if (key == "node_rank") plan.node_rank = std::stoll(value);
     if (key == "grace_s") plan.grace_s = std::stod(value);
     if (key == "port") plan.endpoints = {{"127.0.0.1", std::stoll(value)}};
