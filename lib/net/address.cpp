@@ -180,7 +180,8 @@ bool is_local_address(const std::string& host) {
   const std::vector<Address> addresses = resolve(host, 0).addresses;
   const std::vector<Interface> own = interfaces();
   return std::ranges::any_of(addresses, [&](const Address& a) {
-    if (a.is_loopback()) return true;  // all of 127.0.0.0/8 is, though the interface has 127.0.0.1 only
+    if (a.is_loopback() || a.is_any())
+      return true;  // all of 127.0.0.0/8 is, though the interface has 127.0.0.1 only
     return std::ranges::any_of(own, [&](const Interface& i) {
       return std::ranges::any_of(i.addresses, [&](const Address& b) { return same_host(a, b); });
     });

@@ -135,7 +135,8 @@ class TcpConnector : public Connector {
     const auto final = std::ranges::find_if(failures_, &Failure::is_final);
     last_ = final != failures_.end() ? *final : failures_.front();
     if (final == failures_.end()) {
-      for (size_t i = 1; i < failures_.size(); ++i) last_->text += fmt::format(";{}", failures_[i].text.substr(1));
+      for (size_t i = 1; i < failures_.size(); ++i)
+        last_->text += fmt::format(";{}", failures_[i].text.substr(1));
     }
     if (last_->is_final() || tries_ == Tries::kOne) return fail_for_good(*last_);
     step_timer_ = loop_.after(pause_s_, [this] { begin_try(); });

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "core/descriptor.h"
-#include "core/error.h"
 
 namespace trainer::net {
 
@@ -33,17 +32,17 @@ struct Resolution::Shared {
 Resolution::Resolution(EventLoop& loop, const std::string& host, int64_t port,
                        std::function<void(Resolved)> on_resolved)
     : loop_(loop), shared_(std::make_shared<Shared>()), on_resolved_(std::move(on_resolved)) {
-  if (!shared_->done.is_open())
-    fail<DistributedError>("launch: cannot make an eventfd: {}", std::strerror(errno));
+  if (!shared_->done.is_open()) {
+    timer_ = loop_.at(0, [this, error = std::string(std::strerror(errno))] { end({{}, error}); });
+    return;
+  }
   loop_.add(shared_->done.get(), EPOLLIN, [this](uint32_t) {
     Resolved resolved;
     {
       const std::lock_guard lock(shared_->mutex);
       resolved = std::move(shared_->result);
     }
-    loop_.remove(shared_->done.get());
-    const auto call = std::move(on_resolved_);
-    call(std::move(resolved));
+    end(std::move(resolved));
   });
   sigset_t all, before;  // the agent's signals are the loop's
   ::sigfillset(&all);
@@ -57,7 +56,14 @@ Resolution::Resolution(EventLoop& loop, const std::string& host, int64_t port,
 }
 
 Resolution::~Resolution() {
+  loop_.cancel(timer_);
   loop_.remove(shared_->done.get());
+}
+
+void Resolution::end(Resolved resolved) {
+  loop_.remove(shared_->done.get());
+  const auto on_resolved = std::move(on_resolved_);
+  on_resolved(std::move(resolved));
 }
 
 }  // namespace trainer::net

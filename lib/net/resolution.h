@@ -22,10 +22,13 @@ class Resolution {
   Resolution& operator=(const Resolution&) = delete;
 
  private:
+  void end(Resolved resolved);
+
   struct Shared;
   EventLoop& loop_;
   std::shared_ptr<Shared> shared_;
   std::function<void(Resolved)> on_resolved_;
+  EventLoop::TimerId timer_ = 0;
 };
 
 }  // namespace trainer::net

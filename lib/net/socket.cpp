@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "net/address.h"
 
 namespace trainer::net {
 namespace {
@@ -109,7 +108,11 @@ Descriptor listen_on(const std::string& address, int64_t port, const std::string
 }
 
 ListeningSockets listen_at(const std::string& host, int64_t port, const std::string& option) {
-  const Resolved resolved = resolve(host, port);
+  return listen_at(host, resolve(host, port), port, option);
+}
+
+ListeningSockets listen_at(const std::string& host, const Resolved& resolved, int64_t port,
+                           const std::string& option) {
   if (!resolved.error.empty()) {
     fail<DistributedError>("{}: {}: name does not resolve ({})", option, host, resolved.error);
   }

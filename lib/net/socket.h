@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/descriptor.h"
+#include "net/address.h"
 
 namespace trainer::net {
 
@@ -27,6 +28,8 @@ struct ListeningSockets {
 };
 // Blocks on DNS.
 ListeningSockets listen_at(const std::string& host, int64_t port, const std::string& option);
+ListeningSockets listen_at(const std::string& host, const Resolved& resolved, int64_t port,
+                           const std::string& option);
 
 int64_t port_of(const Descriptor& socket);
 
