@@ -111,14 +111,7 @@ std::string Address::text() const {
 Address local_address_of(int socket) {
   Address a;
   a.size = sizeof a.storage;
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&a.storage), &a.size);
-  return a;
-}
-
-Address peer_address_of(int socket) {
-  Address a;
-  a.size = sizeof a.storage;
-  ::getpeername(socket, reinterpret_cast<sockaddr*>(&a.storage), &a.size);
+  ::getsockname(socket, a.raw(), &a.size);
   return a;
 }
 

@@ -15,6 +15,7 @@ struct Address {
   socklen_t size = 0;
 
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* raw() { return reinterpret_cast<sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
   int64_t port() const;
   Address with_port(int64_t port) const;
@@ -25,7 +26,6 @@ struct Address {
 };
 
 Address local_address_of(int socket);
-Address peer_address_of(int socket);
 
 // "host:port", with the brackets that an IPv6 address needs.
 std::string host_port(std::string_view host, int64_t port);

@@ -20,8 +20,8 @@ constexpr size_t kReadBytes = 64 << 10;
 
 class TcpConnection : public Connection {
  public:
-  TcpConnection(EventLoop& loop, Descriptor socket, std::string received)
-      : loop_(loop), socket_(std::move(socket)), input_(std::move(received)) {}
+  TcpConnection(EventLoop& loop, Descriptor socket, std::string peer, std::string received)
+      : loop_(loop), socket_(std::move(socket)), peer_(std::move(peer)), input_(std::move(received)) {}
 
   ~TcpConnection() override {
     loop_.cancel(timer_);
@@ -186,7 +186,7 @@ class TcpConnection : public Connection {
 
   EventLoop& loop_;
   Descriptor socket_;
-  const std::string peer_ = peer_address_of(socket_.get()).text();
+  const std::string peer_;
   std::shared_ptr<Handlers> handlers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // expires with this
   std::string input_;
@@ -200,8 +200,9 @@ class TcpConnection : public Connection {
 
 }  // namespace
 
-std::unique_ptr<Connection> make_connection(EventLoop& loop, Descriptor socket, std::string received) {
-  return std::make_unique<TcpConnection>(loop, std::move(socket), std::move(received));
+std::unique_ptr<Connection> make_connection(EventLoop& loop, Descriptor socket, std::string peer,
+                                            std::string received) {
+  return std::make_unique<TcpConnection>(loop, std::move(socket), std::move(peer), std::move(received));
 }
 
 }  // namespace trainer::net

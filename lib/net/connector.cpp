@@ -105,21 +105,22 @@ class TcpConnector : public Connector {
     ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return fail_address({kind_of(error), ": " + system_reason(error)});
     // Where nobody listens on a port of the ephemeral range of this host, a socket may meet itself.
-    if (local_address_of(socket_.get()).text() == peer_address_of(socket_.get()).text()) {
+    if (local_address_of(socket_.get()).text() == addresses_[next_ - 1].text()) {
       return fail_address({Failure::Kind::kRefused, ": " + system_reason(ECONNREFUSED)});
     }
     loop_.remove(socket_.get());
     loop_.cancel(std::exchange(step_timer_, 0));
-    pending_ = std::make_unique<PendingPeer>(loop_, std::move(socket_), Role::kConnecting, credentials_,
-                                             limit_ns_, [this](PendingPeer::Outcome outcome) {
-                                               const auto ended = std::move(pending_);
-                                               if (outcome.connection == nullptr) {
-                                                 return fail_address(std::move(outcome.failure));
-                                               }
-                                               finish();
-                                               const Calls calls = std::move(calls_);
-                                               calls.on_connected(std::move(outcome.connection));
-                                             });
+    pending_ =
+        std::make_unique<PendingPeer>(loop_, std::move(socket_), addresses_[next_ - 1], Role::kConnecting,
+                                      credentials_, limit_ns_, [this](PendingPeer::Outcome outcome) {
+                                        const auto ended = std::move(pending_);
+                                        if (outcome.connection == nullptr) {
+                                          return fail_address(std::move(outcome.failure));
+                                        }
+                                        finish();
+                                        const Calls calls = std::move(calls_);
+                                        calls.on_connected(std::move(outcome.connection));
+                                      });
   }
 
   void fail_address(Failure failure) {

@@ -201,7 +201,7 @@ std::string Handshake::reason() const {
     case Refusal::kNone:
       return {};
     case Refusal::kNotTrainer:
-      return ": what answers there is not a trainer";
+      return role_ == Role::kConnecting ? ": what answers there is not a trainer" : ": it is not a trainer";
     case Refusal::kOtherVersion:
       return fmt::format(": another version of trainer (it speaks protocol {}, this one {})", peer_version_,
                          kProtocolVersion);

@@ -70,7 +70,9 @@ class TcpListener : public Listener {
 
   void accept_from(int fd) {
     for (int i = 0; i < kAcceptsAtOnce; ++i) {  // then others have their turn
-      Descriptor socket(::accept4(fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Address peer;
+      peer.size = sizeof peer.storage;
+      Descriptor socket(::accept4(fd, peer.raw(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket.is_open()) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) make_room();
         if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -80,7 +82,7 @@ class TcpListener : public Listener {
       const auto place = strangers_.emplace(strangers_.end());
       const int64_t deadline_ns = monotonic_ns() + static_cast<int64_t>(kHandshakeTimeoutS * 1e9);
       *place = std::make_unique<PendingPeer>(
-          loop_, std::move(socket), Role::kListening, credentials_, deadline_ns,
+          loop_, std::move(socket), peer, Role::kListening, credentials_, deadline_ns,
           [this, place](PendingPeer::Outcome o) { on_over(place, std::move(o)); });
     }
   }
@@ -95,7 +97,7 @@ class TcpListener : public Listener {
   void on_over(std::list<std::unique_ptr<PendingPeer>>::iterator place, PendingPeer::Outcome outcome) {
     // One that connects and closes is a health check or the like.
     if (outcome.connection == nullptr && !outcome.was_silent)
-      refusals_.add(outcome.address, outcome.failure.text);
+      refusals_.add(outcome.peer, outcome.failure.text);
     strangers_.erase(place);
     const std::shared_ptr<OnPeer> on_peer = on_peer_;  // the call may destroy this
     if (outcome.connection != nullptr) (*on_peer)(std::move(outcome.connection));

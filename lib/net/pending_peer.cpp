@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "net/address.h"
 
 namespace trainer::net {
 
@@ -43,11 +42,12 @@ void set_control_options(int socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-PendingPeer::PendingPeer(EventLoop& loop, Descriptor socket, Role role, const Credentials& credentials,
-                         int64_t deadline_ns, std::function<void(Outcome)> on_over)
+PendingPeer::PendingPeer(EventLoop& loop, Descriptor socket, const Address& peer, Role role,
+                         const Credentials& credentials, int64_t deadline_ns,
+                         std::function<void(Outcome)> on_over)
     : loop_(loop),
       socket_(std::move(socket)),
-      address_(peer_address_of(socket_.get()).text()),
+      peer_(peer.text()),
       role_(role),
       handshake_(role, credentials),
       on_over_(std::move(on_over)),
@@ -90,13 +90,10 @@ void PendingPeer::on_readable() {
   num_received_ += static_cast<size_t>(n);
   handshake_.receive({buffer.data(), static_cast<size_t>(n)});
   send_output();
-  if (!handshake_.is_over() && num_received_ == kMaxHandshakeBytes) {
-    return end(nullptr, {Failure::Kind::kNotOurs, ": what answers there is not a trainer"});
-  }
-  if (!handshake_.is_over()) return;
+  if (!handshake_.is_over()) return;  // the longest handshake is well below kMaxHandshakeBytes
   if (handshake_.refusal() == Refusal::kNone) {
     loop_.remove(socket_.get());
-    return end(make_connection(loop_, std::move(socket_), handshake_.take_rest()), {});
+    return end(make_connection(loop_, std::move(socket_), peer_, handshake_.take_rest()), {});
   }
   const bool told = role_ == Role::kListening && handshake_.refusal() != Refusal::kNotTrainer;
   // To close with input unread would reset the connection, and the refusal could be lost on the way.
@@ -111,7 +108,7 @@ void PendingPeer::end(std::unique_ptr<Connection> connection, Failure failure) {
   loop_.cancel(std::exchange(timer_, 0));
   if (socket_.is_open()) loop_.remove(socket_.get());
   const auto on_over = std::move(on_over_);
-  on_over({std::move(connection), std::move(failure), address_, num_received_ == 0});
+  on_over({std::move(connection), std::move(failure), peer_, num_received_ == 0});
 }
 
 }  // namespace trainer::net

@@ -7,6 +7,7 @@
 
 #include "core/descriptor.h"
 #include "core/event_loop.h"
+#include "net/address.h"
 #include "net/connection.h"
 #include "net/failure.h"
 #include "net/handshake.h"
@@ -19,12 +20,12 @@ class PendingPeer {
   struct Outcome {
     std::unique_ptr<Connection> connection;  // null: `failure` says why
     Failure failure;
-    std::string address;
+    std::string peer;
     bool was_silent = false;  // it had sent no byte
   };
   // `on_over` is called once, by the loop, and may destroy this.
-  PendingPeer(EventLoop& loop, Descriptor socket, Role role, const Credentials& credentials,
-              int64_t deadline_ns, std::function<void(Outcome)> on_over);
+  PendingPeer(EventLoop& loop, Descriptor socket, const Address& peer, Role role,
+              const Credentials& credentials, int64_t deadline_ns, std::function<void(Outcome)> on_over);
   ~PendingPeer();
   PendingPeer(const PendingPeer&) = delete;
   PendingPeer& operator=(const PendingPeer&) = delete;
@@ -37,7 +38,7 @@ class PendingPeer {
 
   EventLoop& loop_;
   Descriptor socket_;
-  std::string address_;
+  std::string peer_;
   Role role_;
   Handshake handshake_;
   std::function<void(Outcome)> on_over_;
@@ -47,7 +48,8 @@ class PendingPeer {
 };
 
 // What a handshake made of a socket; `received` has arrived on it already.
-std::unique_ptr<Connection> make_connection(EventLoop& loop, Descriptor socket, std::string received);
+std::unique_ptr<Connection> make_connection(EventLoop& loop, Descriptor socket, std::string peer,
+                                            std::string received);
 
 // For every socket of the control plane: no delay of small messages, and a peer that vanished is noticed by the system
 // too, after at most 30 s (the agents' heartbeats are sooner).
