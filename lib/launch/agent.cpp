@@ -31,7 +31,6 @@ namespace trainer::launch {
 namespace {
 
 constexpr double kFarewellS = 3;  // for the other nodes to take their Finish
-const char* const kVersion = "0.1.0";
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -152,7 +151,9 @@ void Agent::meet(int lost_endpoint) {
                         },
                         [this](const std::string& reason) {
                           finish({static_cast<int>(ExitCode::kDistributed),
-                                  "FAILED  cannot meet the other nodes: " + reason, ""});
+                                  "FAILED  cannot meet the other nodes: " + reason +
+                                      (why_lost_.empty() ? "" : "\n  " + why_lost_),
+                                  ""});
                         }});
 }
 
@@ -198,7 +199,7 @@ Join Agent::make_join() const {
     join.restarts = last->restarts;
   }
   join.nproc = plan_.nproc;
-  join.version = kVersion;
+  join.version = TRAINER_VERSION;
   join.spec_hash = plan_.spec_hash;
   return join;
 }
@@ -319,7 +320,7 @@ void Agent::on_lost(const std::string& reason) {
 // The coordinator was lost, and the workers are gone.
 void Agent::on_idle() {
   if (num_signals_ > 0) return finish({128 + last_signal_, "", ""});
-  if (plan_.is_fixed() && node_.last()) {
+  if (plan_.is_fixed() && plan_.max_restarts == 0 && node_.last()) {
     finish({static_cast<int>(ExitCode::kDistributed),
             fmt::format("FAILED  node 0, lost\n  {}\n  hint: it is down, its agent was killed, or the "
                         "network between the "
@@ -328,6 +329,9 @@ void Agent::on_idle() {
             ""});
     return;
   }
+  if (!why_lost_.empty())
+    print(
+        fmt::format("looking for the job again, at most {} s (launch.join_timeout_s)", plan_.join_timeout_s));
   const auto at = std::find(plan_.endpoints.begin(), plan_.endpoints.end(), endpoint_);
   meet(static_cast<int>(at - plan_.endpoints.begin()));
 }

@@ -165,9 +165,13 @@ class Jobs(unittest.TestCase):
             time.sleep(0.05)
         return process
 
+    def children(self, agent):
+        return [int(child) for child in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
+
     def workers(self, agent):
-        children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
-        return [int(child) for child in children]
+        def is_store(pid):
+            return b"__store" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return [pid for pid in self.children(agent) if not is_store(pid)]
 
     def assert_gone(self, pids):
         deadline = time.monotonic() + 5
@@ -178,17 +182,17 @@ class Jobs(unittest.TestCase):
 
     def test_a_killed_worker_ends_the_job_and_is_named_last(self):
         agent = self.start("killed", "train.steps=1000000", flags=["--nproc-per-node=2"])
-        pids = self.workers(agent)
+        children, pids = self.children(agent), self.workers(agent)
         self.assertEqual(len(pids), 2)
         os.kill(pids[1], signal.SIGKILL)
         _, errors = agent.communicate(timeout=30)
         self.assertEqual(agent.returncode, 128 + signal.SIGKILL)
         self.assertRegex(errors[errors.rindex("FAILED"):], rf"FAILED  node 0 rank \d \(pid {pids[1]}\)")
-        self.assert_gone(pids)
+        self.assert_gone(children)
 
     def test_ctrl_c_ends_all_without_orphans(self):
         agent = self.start("stopped", "train.steps=1000000", flags=["--nproc-per-node=2"])
-        pids = self.workers(agent)
+        pids = self.children(agent)
         agent.send_signal(signal.SIGINT)
         agent.communicate(timeout=30)
         self.assertEqual(agent.returncode, 128 + signal.SIGINT)
