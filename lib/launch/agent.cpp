@@ -25,11 +25,14 @@
 #include "launch/rendezvous.h"
 #include "launch/store_process.h"
 #include "net/connection.h"
+#include "net/probe.h"
+#include "net/socket.h"
 #include "process/reaper.h"
 
 namespace trainer::launch {
 namespace {
 
+constexpr double kProbeS = 10;
 constexpr double kFarewellS = 3;  // for the other nodes to take their Finish
 
 std::string host_name() {
@@ -60,6 +63,9 @@ class Agent {
   void make_coordinator();
   void join(std::unique_ptr<net::Connection> connection, const Endpoint& endpoint);
   Join make_join() const;
+  net::Credentials credentials() const { return {plan_.run_id, plan_.token}; }
+  void answer_probes(const std::string& address, Join& join);
+  void probe(const Probe& probe);
   void on_peer(std::unique_ptr<net::Connection> connection);
   void on_peer_message(int64_t id, const Message& message);
   void drop(int64_t id);
@@ -91,6 +97,8 @@ class Agent {
   std::unique_ptr<Link> link_;  // to the coordinator, when it is another node's
   Endpoint endpoint_;           // where it is
   std::string why_lost_;
+  std::unique_ptr<net::Listener> probe_answerer_;
+  std::unique_ptr<net::Probe> probe_;
 
   // The coordinator, when it is here.
   std::unique_ptr<Coordinator> coordinator_;
@@ -161,7 +169,7 @@ void Agent::host(net::ListeningSockets sockets, const Endpoint& endpoint) {
   endpoint_ = endpoint;
   if (!sockets.warning.empty()) print("warning: " + sockets.warning);
   listener_ =
-      net::listen(loop_, std::move(sockets.sockets), {plan_.run_id, plan_.token},
+      net::listen(loop_, std::move(sockets.sockets), credentials(),
                   [this](std::unique_ptr<net::Connection> connection) { on_peer(std::move(connection)); });
   make_coordinator();
   const std::string nodes = plan_.min_nodes == plan_.max_nodes
@@ -184,7 +192,9 @@ void Agent::make_coordinator() {
       Coordinator::Hooks{send, [this](int64_t id) { drop(id); },
                          [this](int64_t world_size) { return open_store(world_size); }},
       monotonic_ns());
-  coordinator_->join(0, make_join(), monotonic_ns());
+  Join join = make_join();
+  if (plan_.max_nodes > 1) answer_probes(plan_.local_addr.empty() ? endpoint_.host : plan_.local_addr, join);
+  coordinator_->join(0, join, monotonic_ns());
   set_timer();
 }
 
@@ -213,8 +223,33 @@ void Agent::join(std::unique_ptr<net::Connection> connection, const Endpoint& en
                     loop_.defer([this, reason] { on_lost(reason); });  // the link is in the middle of a call
                   }});
   Join join = make_join();
-  join.address = link_->local_address();
+  answer_probes(plan_.local_addr.empty() ? link_->local_address() : plan_.local_addr, join);
   link_->send(join);
+}
+
+// `address`: where peers reach this node.
+void Agent::answer_probes(const std::string& address, Join& join) {
+  net::ListeningSockets listening = net::listen_at(address, 0, "launch.local_addr");
+  probe_answerer_ = net::answer_probes(loop_, std::move(listening.sockets), credentials());
+  join.address = address;
+  join.probe_port = listening.port;
+}
+
+void Agent::probe(const Probe& probe) {
+  std::vector<net::ProbePeer> peers;
+  for (size_t i = 0; i < probe.peers.size(); ++i)
+    peers.push_back({probe.hosts[i], probe.peers[i].host, probe.peers[i].port});
+  probe_ = net::probe(
+      loop_, std::move(peers), credentials(), monotonic_ns() + static_cast<int64_t>(kProbeS * 1e9),
+      [this](const std::vector<net::ProbeResult>& results) {
+        Probed probed;
+        for (const net::ProbeResult& result : results) {
+          if (result.is_reached) continue;
+          probed.problems.push_back(fmt::format("{}: {}{}{}", result.peer.name, result.reason,
+                                                result.hint.empty() ? "" : "\n  hint: ", result.hint));
+        }
+        to_coordinator(probed);
+      });
 }
 
 void Agent::on_peer(std::unique_ptr<net::Connection> connection) {
@@ -293,8 +328,8 @@ void Agent::from_coordinator(const Message& message) {
       print(refused->reason + "; trying again");
       loop_.after(1, [this] { on_lost("refused"); });
     }
-  } else if (std::get_if<Probe>(&message) != nullptr) {
-    to_coordinator(Probed{});
+  } else if (const auto* ask = std::get_if<Probe>(&message)) {
+    probe(*ask);
   } else {
     node_.receive(message);
   }
