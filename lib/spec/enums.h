@@ -93,6 +93,21 @@ constexpr auto names(Progress) {
       {{E::kAuto, "auto"}, {E::kBar, "bar"}, {E::kLines, "lines"}, {E::kNone, "none"}}};
 }
 
+constexpr auto names(Network) {
+  using E = Network;
+  return std::array<Name<E>, 4>{
+      {{E::kAuto, "auto"}, {E::kSocket, "socket"}, {E::kInfiniband, "infiniband"}, {E::kNone, "none"}}};
+}
+constexpr auto names(NumaBinding) {  // torchrun's words, but for auto and none
+  using E = NumaBinding;
+  return std::array<Name<E>, 6>{{{E::kAuto, "auto"},
+                                 {E::kNone, "none"},
+                                 {E::kNode, "node"},
+                                 {E::kSocket, "socket"},
+                                 {E::kExclusive, "exclusive"},
+                                 {E::kCoreComplex, "core-complex"}}};
+}
+
 // The name of a choice as YAML has it, e.g. "bf16".
 template <class E>
 requires std::is_enum_v<E>

@@ -28,6 +28,8 @@ enum class DeviceChoice { kAuto, kCuda, kCpu };
 enum class BackendChoice { kAuto, kNccl, kGloo };
 enum class NonFinite { kSkip, kAbort };
 enum class Progress { kAuto, kBar, kLines, kNone };
+enum class Network { kAuto, kSocket, kInfiniband, kNone };
+enum class NumaBinding { kAuto, kNone, kNode, kSocket, kExclusive, kCoreComplex };
 
 struct Job {
   std::string name = "job";
