@@ -215,7 +215,7 @@ std::vector<RdmaPort> rdma_ports(const fs::path& root) {
       port.device = device;
       port.port = std::max(1, numbered(number, ""));
       port.active = read_line(directory / "state").ends_with("ACTIVE");  // "4: ACTIVE"
-      port.infiniband = read_line(directory / "link_layer") != "Ethernet";
+      port.link_layer = read_line(directory / "link_layer");
       std::ifstream(directory / "rate") >> port.rate_gbps;  // "400 Gb/sec (4X NDR)"
       port.interface = read_line(directory / "gid_attrs/ndevs/0");
       if (port.interface.empty()) {

@@ -59,7 +59,8 @@ struct RdmaPort {
   std::string device;  // "mlx5_0"
   int port = 1;
   bool active = false;
-  bool infiniband = true;  // or Ethernet
+  std::string
+      link_layer;  // "InfiniBand", "Ethernet" (RoCE), or another that NCCL's verbs transport can't use
   double rate_gbps = 0;
   std::string interface;  // of the same port for IP, "" when there is none
   PciPlace place;

@@ -124,12 +124,12 @@ TEST_CASE("InfiniBand and RoCE ports are listed with their state, rate and inter
   REQUIRE(ports.size() == 2);
   CHECK(ports[0].device == "mlx5_2");
   CHECK_FALSE(ports[0].active);
-  CHECK_FALSE(ports[0].infiniband);
+  CHECK(ports[0].link_layer == "Ethernet");
   CHECK(ports[0].place.numa_node == 1);
   CHECK(ports[1].device == "mlx5_10");
   CHECK(ports[1].port == 1);
   CHECK(ports[1].active);
-  CHECK(ports[1].infiniband);
+  CHECK(ports[1].link_layer == "InfiniBand");
   CHECK(ports[1].rate_gbps == 400);
   CHECK(ports[1].interface == "ib0");
   CHECK(ports[1].place.path.filename() == "0000:01:00.0");
