@@ -37,6 +37,14 @@ int64_t keyed_number(const fs::path& file, const std::string& key) {
   return 0;
 }
 
+// v1 and v2 have the same files.
+void read_pids(const fs::path& directory, CgroupLimits& limits) {
+  int64_t most = 0, current = 0;
+  if (read_number(directory / "pids.max", most) && read_number(directory / "pids.current", current)) {
+    limits.free_pids = std::min(limits.free_pids, std::max<int64_t>(0, most - current));
+  }
+}
+
 void read_v2(const fs::path& mount, const std::string& group, CgroupLimits& limits) {
   for (const fs::path& directory : ancestry(mount, group)) {
     double quota = 0, period = 0;
@@ -48,6 +56,7 @@ void read_v2(const fs::path& mount, const std::string& group, CgroupLimits& limi
     if (read_number(directory / "memory.max", bytes))
       limits.memory_bytes = std::min(limits.memory_bytes, bytes);
     limits.oom_kills = std::max(limits.oom_kills, keyed_number(directory / "memory.events", "oom_kill"));
+    read_pids(directory, limits);
   }
 }
 
@@ -91,6 +100,9 @@ CgroupLimits read_cgroup_limits(const fs::path& root) {
     for (std::string name; std::getline(names, name, ',');) {
       if (name == "cpu")
         read_v1_cpu(fs::exists(mounts / controllers) ? mounts / controllers : mounts / name, group, limits);
+      if (name == "pids") {
+        for (const fs::path& directory : ancestry(mounts / name, group)) read_pids(directory, limits);
+      }
       if (name == "memory") read_v1_memory(mounts / name, group, limits);
     }
   }

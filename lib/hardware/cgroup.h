@@ -10,6 +10,7 @@ namespace trainer::hardware {
 struct CgroupLimits {
   double cpus = std::numeric_limits<double>::infinity();
   int64_t memory_bytes = std::numeric_limits<int64_t>::max();
+  int64_t free_pids = std::numeric_limits<int64_t>::max();  // processes and threads that may still be started
   int64_t oom_kills = 0;  // processes of this group that the kernel killed for memory so far
 };
 

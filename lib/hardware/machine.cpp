@@ -35,18 +35,19 @@ Machine detect() {
 }
 
 std::string describe(const Machine& machine) {
-  std::string text = fmt::format("{}, {} core{}, {}", machine.cpu, machine.cores,
-                                 machine.cores == 1 ? "" : "s", binary_bytes(machine.memory_bytes));
-  if (machine.gpus.empty()) return text + "; no GPU";
-  const char* separator = "; ";
-  for (size_t i = 0, n = 0; i < machine.gpus.size(); i += n) {  // equal neighbours are counted together
-    const Gpu& gpu = machine.gpus[i];
-    for (n = 1; i + n < machine.gpus.size() && machine.gpus[i + n].name == gpu.name; ++n) {
+  return fmt::format("{}, {} core{}, {}; {}", machine.cpu, machine.cores, machine.cores == 1 ? "" : "s",
+                     binary_bytes(machine.memory_bytes), describe(machine.gpus));
+}
+
+std::string describe(const std::vector<Gpu>& gpus) {
+  std::string text;
+  for (size_t i = 0, n = 0; i < gpus.size(); i += n) {  // equal neighbours are counted together
+    for (n = 1; i + n < gpus.size() && gpus[i + n].name == gpus[i].name; ++n) {
     }
-    text += fmt::format("{}{} x {} {}", separator, n, gpu.name, binary_bytes(gpu.memory_bytes));
-    separator = ", ";
+    text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ", n, gpus[i].name,
+                        binary_bytes(gpus[i].memory_bytes));
   }
-  return text;
+  return text.empty() ? "no GPU" : text;
 }
 
 std::string cpu_name() {

@@ -27,6 +27,8 @@ Machine detect();
 
 // One line for people: "AMD EPYC 9B14, 2 cores, 7.8 GiB; 4 x NVIDIA H200 139.8 GiB".
 std::string describe(const Machine& machine);
+// "2 x NVIDIA H200 139.8 GiB, 1 x MIG instance 0 B"; "no GPU".
+std::string describe(const std::vector<Gpu>& gpus);
 
 std::string cpu_name();
 // min(affinity mask, CPU quota rounded up); at least 1. A container's quota is invisible to

@@ -80,3 +80,20 @@ TEST_CASE("mixed v1 and v2: memory from v1, CPU from the unified mount") {
   CHECK(limits.cpus == 0.5);
   CHECK(limits.memory_bytes == 1000);
 }
+
+TEST_CASE("the processes that may still be started are those of the tightest group, v1 and v2") {
+  const FakeRoot v2;
+  v2.write("proc/self/cgroup", "0::/pod/container\n");
+  v2.write("sys/fs/cgroup/pod/container/pids.max", "max\n");
+  v2.write("sys/fs/cgroup/pod/container/pids.current", "7\n");
+  CHECK(read_cgroup_limits(v2.path).free_pids == std::numeric_limits<int64_t>::max());
+  v2.write("sys/fs/cgroup/pod/pids.max", "100\n");
+  v2.write("sys/fs/cgroup/pod/pids.current", "30\n");
+  CHECK(read_cgroup_limits(v2.path).free_pids == 70);
+
+  const FakeRoot v1;
+  v1.write("proc/self/cgroup", "5:pids:/docker/abc\n");
+  v1.write("sys/fs/cgroup/pids/pids.max", "20\n");
+  v1.write("sys/fs/cgroup/pids/pids.current", "25\n");
+  CHECK(read_cgroup_limits(v1.path).free_pids == 0);
+}
