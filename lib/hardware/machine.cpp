@@ -60,9 +60,12 @@ std::string cpu_name() {
 }
 
 int64_t usable_cores() {
-  const double quota = std::ceil(read_cgroup_limits().cpus);
-  const int64_t affinity = affinity_count();
-  return std::max<int64_t>(1, quota < static_cast<double>(affinity) ? static_cast<int64_t>(quota) : affinity);
+  return usable_cores(affinity_count(), read_cgroup_limits().cpus);
+}
+
+int64_t usable_cores(int64_t affinity, double quota) {
+  const double whole = std::ceil(quota);
+  return std::max<int64_t>(1, whole < static_cast<double>(affinity) ? static_cast<int64_t>(whole) : affinity);
 }
 
 int64_t memory_limit_bytes() {

@@ -32,8 +32,10 @@ std::string describe(const std::vector<Gpu>& gpus);
 
 std::string cpu_name();
 // min(affinity mask, CPU quota rounded up); at least 1. A container's quota is invisible to
-// std::thread::hardware_concurrency().
+// std::thread::hardware_concurrency(). Rounded up, because threads that are throttled for a part of each period do
+// more than threads that are not there: 1.5 CPUs keep two busy three quarters of the time.
 int64_t usable_cores();
+int64_t usable_cores(int64_t affinity, double quota);
 // min(physical memory, memory limit of the control groups).
 int64_t memory_limit_bytes();
 

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 using namespace trainer::hardware;
 
@@ -24,6 +25,14 @@ TEST_CASE("usable cores follow the affinity mask") {
   CHECK(usable_cores() == 1);
   REQUIRE(::sched_setaffinity(0, sizeof before, &before) == 0);
   CHECK(usable_cores() <= CPU_COUNT(&before));
+}
+
+TEST_CASE("usable cores are the affinity's or the quota's, whichever is less, and never none") {
+  CHECK(usable_cores(8, std::numeric_limits<double>::infinity()) == 8);
+  CHECK(usable_cores(8, 16.0) == 8);
+  CHECK(usable_cores(8, 4.0) == 4);
+  CHECK(usable_cores(8, 3.5) == 4);
+  CHECK(usable_cores(8, 0.25) == 1);
 }
 
 TEST_CASE("a machine is described in one line") {
