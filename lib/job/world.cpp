@@ -98,19 +98,6 @@ bool parse_tasks_per_node(std::string_view text, std::vector<int64_t>& tasks) {
   return !tasks.empty();
 }
 
-// The first host of a Slurm list: "gpu[07-09,12],login" is gpu07.
-std::string first_host(std::string_view list) {
-  const size_t end = list.find_first_of(",[");
-  std::string host(list.substr(0, end));
-  if (end == std::string_view::npos || list[end] == ',') return host;
-  const std::string_view inside = list.substr(end + 1);
-  host += inside.substr(0, inside.find_first_of("-,]"));
-  const size_t close = inside.find(']');
-  if (close == std::string_view::npos) return "";
-  const std::string_view tail = inside.substr(close + 1);
-  return host + std::string(tail.substr(0, tail.find(',')));
-}
-
 World slurm_world() {
   Environment env("srun");
   World world;
@@ -135,7 +122,7 @@ World slurm_world() {
     world.master_addr = addr;
   } else {
     const std::string nodes = env.text("SLURM_STEP_NODELIST");
-    world.master_addr = first_host(nodes);
+    world.master_addr = slurm_first_host(nodes);
     if (world.master_addr.empty()) {
       env.fault("SLURM_STEP_NODELIST",
                 fmt::format("got {}; expected host names, e.g. gpu[01-04]", spec::shown(nodes)));
@@ -182,6 +169,18 @@ bool is_several(const char* name) {
 }
 
 }  // namespace
+
+std::string slurm_first_host(std::string_view list) {
+  const size_t end = list.find_first_of(",[");
+  std::string host(list.substr(0, end));
+  if (end == std::string_view::npos || list[end] == ',') return host;
+  const std::string_view inside = list.substr(end + 1);
+  host += inside.substr(0, inside.find_first_of("-,]"));
+  const size_t close = inside.find(']');
+  if (close == std::string_view::npos) return "";
+  const std::string_view tail = inside.substr(close + 1);
+  return host + std::string(tail.substr(0, tail.find(',')));
+}
 
 std::optional<World> world_from_environment() {
   const char* marker = variable("TRAINER_WORKER");

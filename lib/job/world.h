@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace trainer {
 
@@ -32,5 +33,8 @@ struct World {
 //     MASTER_PORT (29500, torch's default, when unset).
 // Throws SpecError with every variable that is missing or malformed.
 std::optional<World> world_from_environment();
+
+// The first host of a Slurm list: "gpu[07-09,12],login" is gpu07; empty when malformed.
+std::string slurm_first_host(std::string_view list);
 
 }  // namespace trainer

@@ -12,6 +12,11 @@ namespace trainer::spec {
 
 // Far beyond use; they keep products of counts (batch size × accumulation × nodes × workers) within 64 bits.
 constexpr double kMillion = 1e6, kMostAccumulation = 1e5, kMostNodes = 1e4, kMostWorkersPerNode = 1e3;
+// Of launch.nnodes, and of launch.redirects and launch.tee.
+constexpr const char* kNodesPattern = "[1-9][0-9]{0,4}(:[1-9][0-9]{0,4})?";
+constexpr const char* kStreamsPattern = "[0-3]|[0-9]+:[0-3](,[0-9]+:[0-3])*";
+constexpr std::string_view kStreamsForm =
+    "0, 1, 2 or 3 for all workers, or local_rank:number with commas between, e.g. 0:1,1:3";
 constexpr double kMostSteps = 1e8;  // learning rates of all steps are one table
 
 template <class V>
@@ -197,16 +202,105 @@ void describe(V& v, Launch& l) {
         .in("workers")
         .also({"num_processes", "num_gpus", "gpus", "nproc"}),
     "Workers on each node: a number, gpu: one per GPU, cpu: one per core, auto: gpu, or one without GPUs");
-  v("nnodes", l.nnodes, at_least(1).at_most(kMostNodes).also({"num_nodes", "num_machines", "nodes"}),
-    "Nodes of the job; trainer run is started once on each");
+  v("nnodes", l.nnodes,
+    at_least(1)
+        .at_most(kMostNodes)
+        .matching(kNodesPattern, "a number of nodes, e.g. 2, or a range MIN:MAX, e.g. 2:8")
+        .also({"num_nodes", "num_machines", "nodes"}),
+    "Nodes of the job; trainer is started once on each. MIN:MAX: the job runs with any number of nodes in "
+    "the "
+    "range, and forms anew when nodes come and go");
   v("node_rank", l.node_rank, at_least(0).at_most(kMillion).also({"machine_rank"}),
-    "This node's number, from 0");
-  v("master_addr", l.master_addr, anything().also({"master_address", "main_process_ip", "rdzv_endpoint"}),
-    "Host name or address of node 0, where ranks meet");
+    "This node's number, from 0; unset: as the scheduler's variables say, or in the order of addresses when "
+    "nodes meet at rdzv_endpoint");
+  v("master_addr", l.master_addr, anything().also({"master_address", "main_process_ip"}),
+    "Host name or address of node 0, where a fixed number of nodes meet");
   v("master_port", l.master_port, at_least(0).at_most(65535).also({"main_process_port"}),
-    "Port of node 0 where ranks meet; 0: a free one, on a single node");
+    "Port of node 0 where a fixed number of nodes meet, not used on a single node; unset: MASTER_PORT, else "
+    "29500");
+  v("rdzv_endpoint", l.rdzv_endpoint, anything().also({"rdzv", "rendezvous_endpoint"}),
+    "HOST[:PORT] where nodes meet and are numbered, run by the node that has this address; several, with "
+    "commas "
+    "between: the next one takes over when one is lost. Port when not said: 29400");
+  v("run_id", l.run_id, anything().also({"rdzv_id", "job_id", "rdzv_run_id"}),
+    "Name of this run, the same on all nodes; keeps apart jobs that share an endpoint, and names log "
+    "directories");
+  v("token", l.token, anything().also({"secret", "password"}),
+    "Secret that nodes must share to join, better said by the variable TRAINER_TOKEN; empty: run_id alone is "
+    "asked");
+  v("local_addr", l.local_addr, anything(),
+    "This node's address for its peers; empty: that of its route to the endpoint");
+  v("interface", l.interface, anything().also({"ifname", "nic", "network_interface"}),
+    "Network interface of the control connections, and of Gloo and NCCL where their variables do not say; "
+    "empty: by the route");
+  v("join_timeout_s", l.join_timeout_s,
+    above(0).at_most(kMillion).in("s").also({"join_timeout", "rdzv_timeout"}),
+    "Longest wait for enough nodes");
+  v("last_call_s", l.last_call_s, at_least(0).at_most(kMillion).in("s").also({"last_call_timeout"}),
+    "Wait for more nodes once the fewest are there");
+  v("heartbeat_s", l.heartbeat_s, above(0).at_most(kMillion).in("s").also({"keep_alive_interval"}),
+    "Time between signs of life of a node");
+  v("heartbeat_timeout_s", l.heartbeat_timeout_s, above(0).at_most(kMillion).in("s"),
+    "Silence after which a node is lost");
+  v("network", l.network, anything(),
+    "Which network NCCL, UCX and Gloo are set up for by variables that are not set yet; auto: InfiniBand "
+    "where "
+    "there is one; none: nothing is set");
+  v("preflight", l.preflight, anything(),
+    "Whether ports, network, versions, memory and directories are checked before workers start");
+  v("max_restarts", l.max_restarts,
+    at_least(0).at_most(kMillion).in("restarts").also({"restarts", "max_retries"}),
+    "Restarts of the job after failed workers, whichever node's");
+  v("max_restarts_without_progress", l.max_restarts_without_progress,
+    at_least(1).at_most(kMillion).in("restarts"),
+    "Restarts in a row without a new training step, after which the job fails");
+  v("hang_timeout_s", l.hang_timeout_s,
+    at_least(-1).at_most(kMillion).in("s").also({"hang_timeout", "watchdog_timeout_s"}),
+    "Time without a sign of progress after which a worker hangs and is restarted; 0: learned, 5 times the "
+    "slowest "
+    "step seen but at least 60 s; -1: not watched");
+  v("straggler_factor", l.straggler_factor, at_least(0).at_most(kMillion),
+    "Ranks slower than the median by this factor are named in the log; 0: none");
+  v("straggler_interval_s", l.straggler_interval_s, above(0).at_most(kMillion).in("s"),
+    "Time over which ranks are compared, and between two such lines");
+  v("signals_to_handle", l.signals_to_handle,
+    anything().matching("[A-Z0-9]+(,[A-Z0-9]+)*",
+                        "names of signals with commas between, e.g. SIGTERM,SIGINT"),
+    "Signals that stop the job; others have their usual effect on trainer alone");
   v("grace_s", l.grace_s, at_least(0).at_most(kMillion).in("s"),
     "Time from SIGTERM to SIGKILL when workers are stopped");
+  v("preempt_grace_s", l.preempt_grace_s, at_least(0).at_most(kMillion).in("s"),
+    "Time for workers to save and stop by themselves before SIGTERM");
+  v("preempt_file", l.preempt_file, anything(),
+    "File whose appearance, e.g. a spot instance's notice, saves and stops the job");
+  v("stop_before_end_s", l.stop_before_end_s, at_least(0).at_most(kMillion).in("s"),
+    "How long before the end of its Slurm allocation (SLURM_JOB_END_TIME) the job saves and stops; 0: it "
+    "does not");
+  v("log_dir", l.log_dir, anything().also({"logdir"}),
+    "Directory of workers' logs: <log_dir>/<run_id>_<random>/attempt_<n>/<local rank>/stdout.log, stderr.log "
+    "and "
+    "error.json; empty: <output_dir>/logs/attempt_<n>/... of trainer run, a temporary one of trainer launch");
+  v("redirects", l.redirects, at_least(0).at_most(3).matching(kStreamsPattern, kStreamsForm),
+    "Streams that go to the logs alone, not to the console: 0 none, 1 standard output, 2 standard error, 3 "
+    "both, or "
+    "local ranks' own, e.g. 0:1,1:3");
+  v("tee", l.tee, at_least(0).at_most(3).matching(kStreamsPattern, kStreamsForm),
+    "Streams that go to both the logs and the console, even when redirected");
+  v("local_ranks_filter", l.local_ranks_filter, at_least(0).at_most(kMillion),
+    "Local ranks whose lines the console shows; empty: all");
+  v("duplicate_stdout_filters", l.duplicate_stdout_filters, anything(),
+    "Texts; standard output's lines with one of them also go to filtered_stdout.log of the attempt");
+  v("duplicate_stderr_filters", l.duplicate_stderr_filters, anything(),
+    "Texts; standard error's lines with one of them also go to filtered_stderr.log of the attempt");
+  v("log_max_mb", l.log_max_mb, at_least(0).at_most(kMillion).in("MiB"),
+    "Size at which a log is renamed to stdout.log.1 (in place of an older one) and begun anew; 0: no bound");
+  v("role", l.role, anything(), "ROLE_NAME of workers");
+  v("numa_binding", l.numa_binding, anything().also({"numa", "cpu_binding"}),
+    "CPUs and memory that a worker is bound to, by its GPU's place; auto: node where the machine has "
+    "several; none: "
+    "all");
+  v("virtual_local_rank", l.virtual_local_rank, anything(),
+    "Whether every worker has LOCAL_RANK 0 and sees its own GPU alone");
   v("env", l.env, anything().also({"environment"}), "Environment variables of workers, e.g. NCCL_DEBUG");
 }
 

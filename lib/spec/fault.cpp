@@ -43,8 +43,8 @@ bool is_number(std::string_view text) {
 
 void Faults::add(const Place& place, std::string_view key, std::string_view message) {
   std::string line = place.where;
-  // "--set train.steps" names the key already.
-  if (!key.empty() && line != fmt::format("--set {}", key))
+  // "--set train.steps" names the key already, unless a part of its value is meant.
+  if (!key.empty() && !place.names_key && line != fmt::format("--set {}", key))
     line += fmt::format("{}{}", line.empty() ? "" : ": ", key);
   line += fmt::format("{}{}", line.empty() ? "" : ": ", message);
   faults_.push_back({place, std::move(line)});

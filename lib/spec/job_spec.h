@@ -142,11 +142,51 @@ struct Parallel {
 
 struct Launch {
   std::string nproc_per_node = "auto";  // "auto", "gpu", "cpu" or a number
-  int64_t nnodes = 1;
-  int64_t node_rank = 0;
-  std::string master_addr = "127.0.0.1";
-  int64_t master_port = 0;  // 0: a free port (one node)
-  double grace_s = 10.0;    // from SIGTERM to SIGKILL
+
+  // Nodes.
+  std::optional<std::string> nnodes;  // "N" or "MIN:MAX"
+  std::optional<int64_t> node_rank;
+  std::string master_addr;  // empty: not said
+  std::optional<int64_t> master_port;
+  std::string rdzv_endpoint;  // host[:port], several with commas between
+  std::string run_id = "none";
+  std::string token;
+  std::string local_addr;
+  std::string interface;
+  double join_timeout_s = 600;
+  double last_call_s = 5;
+  double heartbeat_s = 1;
+  double heartbeat_timeout_s = 4;
+  Network network = Network::kAuto;
+  bool preflight = true;
+
+  // Failures.
+  int64_t max_restarts = 0;
+  int64_t max_restarts_without_progress = 3;
+  double hang_timeout_s = 0;  // 0: learned; -1: not watched
+  double straggler_factor = 1.5;
+  double straggler_interval_s = 60;
+
+  // Ends.
+  std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+  double grace_s = 10;
+  double preempt_grace_s = 60;
+  std::string preempt_file;
+  double stop_before_end_s = 0;
+
+  // Output.
+  std::string log_dir;
+  std::string redirects = "0";
+  std::string tee = "0";
+  std::vector<int64_t> local_ranks_filter;
+  std::vector<std::string> duplicate_stdout_filters;
+  std::vector<std::string> duplicate_stderr_filters;
+  int64_t log_max_mb = 0;
+
+  // Workers.
+  std::string role = "default";
+  NumaBinding numa_binding = NumaBinding::kAuto;
+  bool virtual_local_rank = false;
   std::map<std::string, std::string> env;
   bool operator==(const Launch&) const = default;
 };
@@ -170,13 +210,14 @@ struct Hardware {
   bool operator==(const Hardware&) const = default;
 };
 
-// Where a value of the spec was said: "job.yaml:12:3" or "--set train.steps". Ordered as people read: the
-// file from top to bottom, then overrides.
+// Where a value of the spec was said: "job.yaml:12:3", "--set train.steps", "--nnodes" or "PET_NNODES". Ordered
+// as people read: the file from top to bottom, then what is said over it.
 struct Place {
-  int source = 0;  // 0: the file; n: the n-th override
+  int source = 0;  // 0: the file; n: the n-th value said over it
   int line = 0;
   int column = 0;
   std::string where;
+  bool names_key = false;  // where does, as a flag's name
 };
 
 // What the user said rather than left to its default; empty for a spec that was not read from text. It is no

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -166,6 +167,9 @@ class Reader {
     if (node.kind != Node::Kind::kScalar) {
       return refuse(node, path, rule.is_column ? "a column's name, or its number from 0" : "a string");
     }
+    if (rule.pattern != nullptr && !std::regex_match(node.scalar, std::regex(rule.pattern))) {
+      return refuse(node, path, std::string(rule.form));
+    }
     field = node.scalar;
   }
 
@@ -220,6 +224,7 @@ class Reader {
     }
   }
   static std::string_view example(const std::string&) { return "a, b"; }
+  static std::string_view example(int64_t) { return "0, 1"; }
   static std::string_view example(Metric) { return "accuracy, f1"; }
 
   template <MapField T>

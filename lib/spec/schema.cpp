@@ -68,6 +68,10 @@ struct Schema {
       Json schema = or_variable({{"enum", rule.words}});
       schema["anyOf"].push_back(std::move(number));
       return schema;
+    } else if (rule.pattern != nullptr) {
+      Json schema = {{"type", {"string", "integer"}}, {"pattern", fmt::format("^({})$", rule.pattern)}};
+      bound(schema, rule);
+      return or_variable(std::move(schema));
     } else {
       return {{"type", rule.is_column ? Json{"string", "integer"} : Json("string")}};
     }

@@ -309,6 +309,10 @@ void apply_override(Node& root, const std::string& override, int number, Faults&
     value.kind = text == "null" || text == "~" ? Node::Kind::kNull : Node::Kind::kScalar;
     value.scalar = text;
   }
+  put(root, path, std::move(value), place, faults);
+}
+
+void put(Node& root, const std::string& path, Node value, const Place& place, Faults& faults) {
   Node* at = &root;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());

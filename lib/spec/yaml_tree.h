@@ -33,6 +33,9 @@ Node read_yaml(std::string_view text, const std::string& file, Faults& faults);
 // any other is the text as it stands (a '#' does not begin a comment). `number` of the override, from 1.
 void apply_override(Node& root, const std::string& override, int number, Faults& faults);
 
+// Puts a value in place of what `path` ("train.batch_size") holds, as said at `place`.
+void put(Node& root, const std::string& path, Node value, const Place& place, Faults& faults);
+
 // Expands ${NAME}, ${NAME:-default} (when unset or empty, as the shell has it) and $${ (a literal ${) in
 // every scalar, from the environment.
 void expand_variables(Node& root, Faults& faults);
