@@ -1,6 +1,7 @@
 // trainer: the command line. One function per subcommand; this file alone turns errors into exit codes.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -8,6 +9,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "commands.h"
 #include "core/error.h"
@@ -50,11 +53,15 @@ int main(int argc, char** argv) {
       "128+N killed by signal N.");
   std::function<int()> command;
   trainer::app::add_run(cli, command);
+  const auto take_program = trainer::app::add_launch(cli, command);
   trainer::app::add_check(cli, command);
   trainer::app::add_schema(cli, command);
   trainer::app::add_init(cli, command);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  take_program(arguments);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
-    cli.parse(argc, argv);
+    cli.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     const int code = cli.exit(error);
     return code == 0 ? 0 : static_cast<int>(trainer::ExitCode::kUsage);

@@ -40,13 +40,13 @@ void add_init(CLI::App& cli, std::function<int()>& command) {
 
 void add_check(CLI::App& cli, std::function<int()>& command) {
   auto* check = cli.add_subcommand("check", "Validate a job and print what it resolves to; trains nothing");
-  auto flags = std::make_shared<LaunchFlags>();
-  add_launch_flags(*check, *flags);
+  auto flags = std::make_shared<JobFlags>();
+  add_job_flags(*check, *flags);
   check->callback([&command, flags] {
     command = [flags] {
       spec::JobSpec spec = load_spec(*flags);
       const launch::WorkerPlan plan =
-          launch::plan_workers(spec.launch, spec.hardware, hardware::detect(), {}, "");
+          launch::plan_workers(spec.launch, spec.hardware, hardware::detect(), {});
       return run_torch_command({"check", flags->job_path, flags->overrides, launch::planned_world(plan)});
     };
   });

@@ -1,10 +1,10 @@
 #include "launch/plan.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -18,6 +18,9 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMaxWorkers = 1024;  // a node has no more; the agent holds six descriptors a worker
 
+constexpr int64_t kMostNodes = 10'000;
+constexpr int64_t kRendezvousPort = 29400;  // torch's
+
 std::optional<int64_t> to_integer(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -25,51 +28,158 @@ std::optional<int64_t> to_integer(std::string_view text) {
   return value;
 }
 
-int64_t integer_variable(const char* name, std::string_view text) {
-  const std::optional<int64_t> value = to_integer(text);
-  if (!value) fail<SpecError>("{}: got \"{}\"; expected an integer", name, text);
-  return *value;
-}
-
-// "2" or torchrun's "2:2".
-int64_t nnodes_variable(std::string_view text) {
-  const size_t colon = text.find(':');
-  const int64_t nnodes = integer_variable("PET_NNODES", text.substr(0, colon));
-  if (colon != std::string_view::npos && integer_variable("PET_NNODES", text.substr(colon + 1)) != nnodes) {
-    fail<SpecError>("PET_NNODES: got \"{}\"; expected one number of nodes (elastic ranges are not supported)",
-                    text);
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
   }
-  return nnodes;
+  return items;
 }
 
-// "host", "host:port", "[ipv6]:port".
-void apply_endpoint(std::string_view endpoint, spec::Launch& launch) {
-  const size_t colon = endpoint.rfind(':');
-  const bool has_port =
-      colon != std::string_view::npos && endpoint.substr(colon).find(']') == std::string_view::npos;
-  std::string_view host = endpoint.substr(0, has_port ? colon : endpoint.size());
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  launch.master_addr = host;
-  if (has_port) launch.master_port = integer_variable("PET_RDZV_ENDPOINT", endpoint.substr(colon + 1));
+void resolve_nodes(std::string_view text, WorkerPlan& plan) {
+  const size_t colon = text.find(':');
+  const std::optional<int64_t> min = to_integer(text.substr(0, colon));
+  const std::optional<int64_t> max =
+      colon == std::string_view::npos ? min : to_integer(text.substr(colon + 1));
+  if (!min || !max || *min < 1 || *max > kMostNodes || *min > *max) {
+    fail<SpecError>("launch.nnodes: got \"{}\"; expected a number from 1 to {}, or MIN:MAX of such numbers",
+                    text, kMostNodes);
+  }
+  plan.min_nodes = *min;
+  plan.max_nodes = *max;
 }
 
-int64_t resolve_nproc(const spec::Launch& launch, const spec::Hardware& hardware,
+std::string without_brackets(std::string_view host) {
+  const bool has = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return std::string(has ? host.substr(1, host.size() - 2) : host);
+}
+
+// Where several nodes meet, and how they are numbered.
+void resolve_meeting(const spec::Launch& launch, WorkerPlan& plan) {
+  const bool is_fixed = plan.min_nodes == plan.max_nodes && launch.rdzv_endpoint.empty();
+  if (!launch.rdzv_endpoint.empty()) {
+    plan.endpoints = net::parse_endpoints(launch.rdzv_endpoint, "launch.rdzv_endpoint", kRendezvousPort);
+    for (const Endpoint& endpoint : plan.endpoints) {
+      if (endpoint.port == 0) {
+        fail<SpecError>("launch.rdzv_endpoint: got port 0 with {} nodes; expected one that all nodes know",
+                        *launch.nnodes);
+      }
+    }
+  } else if (launch.master_addr.empty()) {
+    fail<SpecError>(
+        "launch.{}: not set, with {} nodes; expected the address where they meet\n  hint: {}",
+        is_fixed ? "master_addr" : "rdzv_endpoint", *launch.nnodes,
+        is_fixed
+            ? "--master-addr HOST --node-rank K, or --rdzv-endpoint HOST:PORT, the same host on every node"
+            : "--rdzv-endpoint HOST:PORT, the same on every node; one of them has this address");
+  } else {
+    plan.endpoints = {{without_brackets(launch.master_addr), launch.master_port.value_or(net::kDefaultPort)}};
+    if (plan.endpoints[0].port == 0) {
+      fail<SpecError>(
+          "launch.master_port: got 0 with {} nodes; expected a port that is free on node 0, the same on "
+          "every node",
+          *launch.nnodes);
+    }
+  }
+  if (is_fixed && !launch.node_rank) {
+    fail<SpecError>(
+        "launch.node_rank: not set, with {} nodes that meet at {}; expected this node's number, 0 to {}\n  "
+        "hint: "
+        "--node-rank K, or NODE_RANK in the environment; with --rdzv-endpoint nodes are numbered as they "
+        "come",
+        plan.max_nodes, plan.endpoints[0].host, plan.max_nodes - 1);
+  }
+  if (launch.node_rank && *launch.node_rank >= plan.max_nodes) {
+    fail<SpecError>("launch.node_rank: got {}; expected 0 to {} (launch.nnodes is {})", *launch.node_rank,
+                    plan.max_nodes - 1, *launch.nnodes);
+  }
+  // In a range numbers would have gaps.
+  plan.node_rank = plan.min_nodes == plan.max_nodes ? launch.node_rank.value_or(-1) : -1;
+}
+
+// By local rank, of torchrun's "3" or "0:1,1:2" (whose other ranks have none; ranks that are not here are other
+// nodes').
+std::vector<Streams> by_rank(std::string_view text, int64_t nproc) {
+  std::vector<Streams> streams(static_cast<size_t>(nproc), 0);
+  if (text.find(':') == std::string_view::npos) {
+    std::fill(streams.begin(), streams.end(), static_cast<Streams>(to_integer(text).value_or(0)));
+    return streams;
+  }
+  for (const std::string_view item : split(text)) {
+    const size_t colon = item.find(':');
+    const auto rank = static_cast<uint64_t>(to_integer(item.substr(0, colon)).value_or(-1));
+    if (rank < streams.size())
+      streams[rank] = static_cast<Streams>(to_integer(item.substr(colon + 1)).value_or(0));
+  }
+  return streams;
+}
+
+void resolve_output(const spec::Launch& launch, WorkerPlan& plan) {
+  const std::vector<Streams> redirected = by_rank(launch.redirects, plan.nproc);
+  const std::vector<Streams> teed = by_rank(launch.tee, plan.nproc);
+  for (size_t i = 0; i < redirected.size(); ++i) plan.file_only.push_back(redirected[i] & ~teed[i]);
+  // torchrun logs only what is redirected or teed; here a failure's report reads the logs, so all is logged.
+  plan.log_to_files = launch.log_dir != "/dev/null";
+  plan.files.assign(redirected.size(), plan.log_to_files ? 3 : 0);
+  plan.shown_ranks = launch.local_ranks_filter;
+  plan.log_max_bytes = launch.log_max_mb << 20;
+  plan.stdout_filters = launch.duplicate_stdout_filters;
+  plan.stderr_filters = launch.duplicate_stderr_filters;
+}
+
+std::vector<int> parse_signals(std::string_view text) {
+  std::vector<int> signals;
+  for (const std::string_view name : split(text)) {
+    int signal = 1;
+    const auto is_named = [&] {
+      const char* abbreviation = ::sigabbrev_np(signal);
+      return abbreviation != nullptr && (name == abbreviation || name == std::string("SIG") + abbreviation);
+    };
+    while (signal < 32 && !is_named()) ++signal;
+    if (signal == 32 || signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
+      fail<SpecError>(
+          "launch.signals_to_handle: got \"{}\"; expected names of signals that can be handled, e.g. "
+          "SIGTERM,SIGUSR1",
+          name);
+    }
+    signals.push_back(signal);
+  }
+  return signals;
+}
+
+void check_visible_devices(const spec::Launch& launch, const WorkerPlan& plan) {
+  const char* inherited = std::getenv("CUDA_VISIBLE_DEVICES");
+  const auto said = launch.env.find("CUDA_VISIBLE_DEVICES");
+  const std::string_view list = said != launch.env.end() ? std::string_view(said->second)
+                                : inherited              ? inherited
+                                                         : "";
+  if (!plan.virtual_local_rank || (inherited == nullptr && said == launch.env.end())) return;
+  const auto devices = static_cast<int64_t>(split(list).size());
+  if (devices >= plan.nproc) return;
+  fail<SpecError>("launch.virtual_local_rank: {} workers, but CUDA_VISIBLE_DEVICES={} has {} device{}",
+                  plan.nproc, list, devices, devices == 1 ? "" : "s");
+}
+
+int64_t resolve_nproc(const spec::Launch& launch, const std::optional<spec::Hardware>& hardware,
                       const hardware::Machine& machine) {
   const auto gpus = static_cast<int64_t>(machine.gpus.size());
   const std::string& text = launch.nproc_per_node;
-  const bool wants_cuda = hardware.device == spec::DeviceChoice::kCuda || text == "gpu";
-  if (wants_cuda && gpus == 0) {
+  const spec::DeviceChoice device = hardware ? hardware->device : spec::DeviceChoice::kAuto;
+  if ((device == spec::DeviceChoice::kCuda || text == "gpu") && gpus == 0) {
     fail<SpecError>(
         "{}: GPUs are asked for, but this machine shows none\n  hint: see nvidia-smi and "
-        "CUDA_VISIBLE_DEVICES, or set hardware.device: cpu",
-        text == "gpu" ? "launch.nproc_per_node" : "hardware.device");
+        "CUDA_VISIBLE_DEVICES{}",
+        text == "gpu" ? "launch.nproc_per_node" : "hardware.device",
+        hardware ? ", or set hardware.device: cpu" : "");
   }
-  if (text == "gpu" && hardware.device == spec::DeviceChoice::kCpu) {
+  if (text == "gpu" && device == spec::DeviceChoice::kCpu) {
     fail<SpecError>(
         "launch.nproc_per_node: got \"gpu\" with hardware.device: cpu; expected \"cpu\", \"auto\" or a "
         "number");
   }
-  const bool uses_cuda = hardware.device != spec::DeviceChoice::kCpu && gpus > 0;
+  const bool uses_cuda = device != spec::DeviceChoice::kCpu && gpus > 0;
   if (text == "gpu") return gpus;
   if (text == "cpu") return machine.cores;
   if (text == "auto") return uses_cuda ? gpus : 1;
@@ -79,11 +189,11 @@ int64_t resolve_nproc(const spec::Launch& launch, const spec::Hardware& hardware
         "launch.nproc_per_node: got \"{}\"; expected \"auto\", \"gpu\", \"cpu\" or a number from 1 to {}",
         text, kMaxWorkers);
   }
-  if (uses_cuda && *number > gpus) {
+  if (hardware && uses_cuda && *number > gpus) {
     fail<SpecError>(
         "launch.nproc_per_node: got {}, but this machine shows {} GPU{}\n  hint: set hardware.device: cpu, "
-        "or "
-        "see CUDA_VISIBLE_DEVICES",
+        "or see "
+        "CUDA_VISIBLE_DEVICES",
         *number, gpus, gpus == 1 ? "" : "s");
   }
   return *number;
@@ -107,102 +217,58 @@ void check_env(const std::map<std::string, std::string>& env) {
 
 }  // namespace
 
-void apply_environment(spec::Launch& launch) {
-  if (const char* v = std::getenv("PET_NPROC_PER_NODE")) launch.nproc_per_node = v;
-  if (const char* v = std::getenv("PET_NNODES")) launch.nnodes = nnodes_variable(v);
-  if (const char* v = std::getenv("PET_NODE_RANK")) launch.node_rank = integer_variable("PET_NODE_RANK", v);
-  if (const char* v = std::getenv("PET_MASTER_ADDR")) launch.master_addr = v;
-  if (const char* v = std::getenv("PET_MASTER_PORT"))
-    launch.master_port = integer_variable("PET_MASTER_PORT", v);
-  if (const char* v = std::getenv("PET_RDZV_ENDPOINT"); v != nullptr && *v != '\0') apply_endpoint(v, launch);
-}
-
-WorkerPlan plan_workers(const spec::Launch& launch, const spec::Hardware& hardware,
-                        const hardware::Machine& machine, std::vector<std::string> argv, fs::path log_dir) {
-  if (launch.nnodes < 1) fail<SpecError>("launch.nnodes: got {}; expected a number > 0", launch.nnodes);
-  if (launch.node_rank < 0 || launch.node_rank >= launch.nnodes) {
-    fail<SpecError>("launch.node_rank: got {}; expected 0 to {} (launch.nnodes is {})", launch.node_rank,
-                    launch.nnodes - 1, launch.nnodes);
-  }
-  if (launch.master_port < 0 || launch.master_port > 65535) {
-    fail<SpecError>("launch.master_port: got {}; expected 0 to 65535", launch.master_port);
-  }
-  if (launch.nnodes > 1 && launch.master_port == 0) {
-    fail<SpecError>(
-        "launch.master_port: got 0 with {} nodes; expected a port that is free on node 0, the same on every "
-        "node",
-        launch.nnodes);
-  }
+WorkerPlan plan_workers(const spec::Launch& launch, const std::optional<spec::Hardware>& hardware,
+                        const hardware::Machine& machine, std::vector<std::string> argv) {
   check_env(launch.env);
   WorkerPlan plan;
   plan.argv = std::move(argv);
   plan.env = launch.env;
+  plan.is_trainer = hardware.has_value();
   plan.nproc = resolve_nproc(launch, hardware, machine);
-  plan.min_nodes = plan.max_nodes = launch.nnodes;
-  plan.node_rank = launch.node_rank;
-  if (launch.nnodes > 1) plan.endpoints = {{launch.master_addr, launch.master_port}};
+  plan.run_id = launch.run_id;
+  plan.role = launch.role;
+  plan.token = launch.token;
+
+  resolve_nodes(launch.nnodes.value_or("1"), plan);
+  if (plan.max_nodes > 1) resolve_meeting(launch, plan);
+  plan.local_addr = launch.local_addr;
+  plan.interface = launch.interface;
+  plan.network = launch.network;
+  plan.preflight = launch.preflight;
+  plan.join_timeout_s = launch.join_timeout_s;
+  plan.last_call_s = launch.last_call_s;
+  plan.heartbeat_s = launch.heartbeat_s;
+  plan.heartbeat_timeout_s = launch.heartbeat_timeout_s;
+  if (plan.heartbeat_timeout_s < 2 * plan.heartbeat_s) {
+    fail<SpecError>("launch.heartbeat_timeout_s: got {}; expected at least twice launch.heartbeat_s, {}",
+                    plan.heartbeat_timeout_s, plan.heartbeat_s);
+  }
+
+  plan.max_restarts = launch.max_restarts;
+  plan.max_restarts_without_progress = launch.max_restarts_without_progress;
+  plan.hang_timeout_s = launch.hang_timeout_s;
+  plan.straggler_factor = launch.straggler_factor;
+  plan.straggler_interval_s = launch.straggler_interval_s;
+
+  plan.stop_signals = parse_signals(launch.signals_to_handle);
   plan.grace_s = launch.grace_s;
+  plan.preempt_grace_s = launch.preempt_grace_s;
+  plan.preempt_file = launch.preempt_file;
+  plan.stop_before_end_s = launch.stop_before_end_s;
+
+  resolve_output(launch, plan);
+
   plan.cores = machine.cores;
-  plan.threads_per_worker = hardware.threads_per_worker;
-  plan.log_dir = std::move(log_dir);
+  plan.threads_per_worker = hardware ? hardware->threads_per_worker : 0;
+  plan.virtual_local_rank = launch.virtual_local_rank;
+  plan.numa_binding = launch.numa_binding;
+  check_visible_devices(launch, plan);
   return plan;
 }
 
 std::vector<std::string> self_command(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), fs::read_symlink("/proc/self/exe").string());
   return arguments;
-}
-
-fs::path worker_log_dir(const WorkerPlan& plan, const Assignment& assignment, int64_t local_rank) {
-  const fs::path node = plan.max_nodes > 1 ? fmt::format("node_{}", assignment.node_rank) : "";
-  return plan.log_dir / node / fmt::format("attempt_{}", assignment.attempt) / std::to_string(local_rank);
-}
-
-std::map<std::string, std::string> inherited_environment() {
-  std::map<std::string, std::string> env;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const size_t equals = text.find('=');
-    if (equals != std::string_view::npos) env.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return env;
-}
-
-std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, const Assignment& assignment,
-                                                      int64_t local_rank) {
-  std::map<std::string, std::string> env = inherited_environment();
-  for (const auto& [name, value] : plan.env) env[name] = value;
-  // Those of an outer launcher say nothing about this one.
-  env.erase("TRAINER_STORE_FD");
-
-  const auto set = [&](const char* name, const auto& value) { env[name] = fmt::format("{}", value); };
-  const auto set_default = [&](const char* name, int64_t value) { env.emplace(name, std::to_string(value)); };
-  const int64_t rank = assignment.first_rank + local_rank;
-  const int64_t world_size = assignment.world_size;
-  set("RANK", rank);
-  set("WORLD_SIZE", world_size);
-  set("LOCAL_RANK", local_rank);
-  set("LOCAL_WORLD_SIZE", plan.nproc);
-  set("GROUP_RANK", assignment.node_rank);
-  set("GROUP_WORLD_SIZE", assignment.num_nodes);
-  set("ROLE_RANK", rank);
-  set("ROLE_WORLD_SIZE", world_size);
-  set("ROLE_NAME", "default");
-  set("MASTER_ADDR", assignment.master_addr);
-  set("MASTER_PORT", assignment.master_port);
-  set("TORCHELASTIC_RESTART_COUNT", assignment.attempt);
-  set("TORCHELASTIC_MAX_RESTARTS", plan.max_restarts);
-  set("TORCHELASTIC_USE_AGENT_STORE", "True");
-  set("TORCHELASTIC_RUN_ID", plan.run_id);
-  set("TORCHELASTIC_ERROR_FILE", (worker_log_dir(plan, assignment, local_rank) / "error.json").string());
-  set("TRAINER_WORKER", 1);
-  set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
-  if (plan.threads_per_worker > 0) set("OMP_NUM_THREADS", plan.threads_per_worker);
-  set_default("OMP_NUM_THREADS", std::max<int64_t>(1, plan.cores / plan.nproc));
-  // OpenMP's threads wait by spinning for milliseconds, which slows jobs that share cores up to thirtyfold
-  // (measured); short spins cost a job that has the cores to itself nothing that can be measured.
-  if (!env.contains("OMP_WAIT_POLICY")) set_default("GOMP_SPINCOUNT", 1000);
-  return env;
 }
 
 World planned_world(const WorkerPlan& plan) {

@@ -72,7 +72,7 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   process::SpawnOptions options;
   options.signal_mask = context_.worker_mask;
   options.inherited_fds = {progress.fd()};
-  process::Process child = process::spawn(plan.argv, env, options);
+  process::Process child = process::spawn(worker_command(plan, local_rank), env, options);
   const int64_t rank = assignment_.first_rank + local_rank;
   const std::string prefix = assignment_.world_size > 1 ? fmt::format("[{}] ", rank) : "";
   try {
