@@ -149,10 +149,11 @@ TEST_CASE("workers get the contract's variables, a session of their own and no s
     for (const char* line :
          {"WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "ROLE_NAME=default",
           "MASTER_ADDR=127.0.0.1", "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=0",
-          "TORCHELASTIC_RUN_ID=none", "TRAINER_WORKER=1", "TRAINER_CONSOLE=plain", "MY=value"}) {
+          "TORCHELASTIC_RUN_ID=none", "TRAINER_CONSOLE=plain", "MY=value"}) {
       CHECK_THAT(env, Contains(fmt::format("\n{}\n", line)));
     }
     CHECK_THAT(env, Contains(fmt::format("\nRANK={}\n", rank)));
+    CHECK_THAT(env, !Contains("TRAINER_WORKER"));  // it is no worker of this program
     CHECK_THAT(env, Contains("\nTORCHELASTIC_USE_AGENT_STORE=True\n") && !Contains("TRAINER_STORE_FD"));
     CHECK(driver.file(std::string("mask.") + rank) == "SigBlk:\t0000000000000000\n");
     CHECK(fs::exists(driver.dir.path / (std::string("leader.") + rank)));
