@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <filesystem>
+#include <memory>
 #include <set>
 
 #include "core/error.h"
@@ -49,7 +49,9 @@ TEST_CASE("a name's addresses come once each; no name has a reason") {
 
 TEST_CASE("the interfaces are those that the system names") {
   std::set<std::string> expected, got;
-  for (struct if_nameindex* i = ::if_nameindex(); i->if_index != 0; ++i) expected.insert(i->if_name);
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> names(::if_nameindex(),
+                                                                                   ::if_freenameindex);
+  for (const struct if_nameindex* i = names.get(); i->if_index != 0; ++i) expected.insert(i->if_name);
   for (const Interface& i : interfaces()) got.insert(i.name);
   CHECK(got == expected);
   const auto all = interfaces();
