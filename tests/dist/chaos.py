@@ -110,12 +110,12 @@ def full_disk(rng, rank, step):
 def stopped(rng, rank, step):
     """SIGSTOP: the hang is told, with the rank's name and its stack."""
     return Case([f"0:{rank}:{step}:kill={int(signal.SIGSTOP)}"], (rank, None), None, attach=True,
-                flags=["--hang-timeout", HANG_S], says=[rf"rank {rank}\b", "fault_worker"])
+                flags=["--hang-timeout-s", HANG_S], says=[rf"rank {rank}\b", "fault_worker"])
 
 
 def hung(rng, rank, step):
     """A rank never comes back from its step, and is deaf."""
-    return Case([f"0:{rank}:{step}:hang"], (rank, None), None, attach=True, flags=["--hang-timeout", HANG_S],
+    return Case([f"0:{rank}:{step}:hang"], (rank, None), None, attach=True, flags=["--hang-timeout-s", HANG_S],
                 says=[rf"rank {rank}\b", "pause"])
 
 
@@ -148,7 +148,7 @@ def training_killed(rng, rank, step):
 
 
 def training_stopped(rng, rank, step):
-    return Case([], (rank, None), None, worker_signal=signal.SIGSTOP, flags=["--hang-timeout", HANG_S],
+    return Case([], (rank, None), None, worker_signal=signal.SIGSTOP, flags=["--hang-timeout-s", HANG_S],
                 says=[rf"rank {rank}\b", r"trainer\b.*\+0x|#0|libc"])
 
 
@@ -194,7 +194,7 @@ class Chaos:
             spec.write_text(TRAINING.format(output=scratch / "run"))
             command = [self.launcher.path, "run", spec, "--nproc-per-node", NPROC, *case.flags]
         else:
-            flags = ["--grace", GRACE_S, *case.flags]
+            flags = ["--grace-s", GRACE_S, *case.flags]
             if self.launcher.is_torchrun:  # it has no grace and watches no progress
                 flags = [] if case.attach else case.flags
             program = [self.worker, scratch / "job", case.steps, *case.faults]

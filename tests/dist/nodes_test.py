@@ -25,7 +25,7 @@ PORT = 29400
 ACT_S = 10  # twice what is promised: a loaded machine is not at fault
 SOAK_FAULTS = 4
 NPROC = 2
-OWN_FLAGS = {"--grace": 1, "--last-call": 1}  # torchrun has no such flags
+OWN_FLAGS = {"--grace-s": 1, "--last-call-s": 1}  # torchrun has no such flags
 
 
 class Nodes(unittest.TestCase):
@@ -143,7 +143,7 @@ class Faults(Nodes):
 
     def test_the_loss_of_a_node_after_a_failure_is_not_its_cause(self):
         """The agent dies while the others wait for a worker of it that does not stop."""
-        job = self.fixed(2, {"--grace": 3}, faults=["0:0:5:exit=7", "0:3:0:hold"])
+        job = self.fixed(2, {"--grace-s": 3}, faults=["0:0:5:exit=7", "0:3:0:hold"])
         self.started(job, 4)
         job.wait_for(1, "term", rank=3)
         job.agents[1].signal(signal.SIGKILL)
@@ -216,7 +216,7 @@ class Elastic(Nodes):
         self.end_well(job, [0, 0, 137])
 
     def test_below_the_least_number_of_nodes_the_job_ends(self):
-        job = self.elastic("2:2", {"--join-timeout": 3})
+        job = self.elastic("2:2", {"--join-timeout-s": 3})
         job.start(*self.cluster.nodes[:2])
         workers = self.started(job, 4)
         fault_ns = time.monotonic_ns()
