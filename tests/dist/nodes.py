@@ -14,6 +14,7 @@ Times are of the monotonic clock, in nanoseconds, as the workers' (tests/launch/
 import collections
 import fcntl
 import heapq
+import itertools
 import os
 import random
 import re
@@ -89,14 +90,13 @@ class Node:
 
 
 class SlowLink(threading.Thread):
-    """Carries the frames of a node's eth0 to the bridge and back, each `delay_s` later, but for a share `loss` of them."""
+    """Carries frames between a node's eth0 and `port`, each `delay_s` later, but for a share `loss` of them."""
 
-    def __init__(self, node, delay_s, loss, seed=1):
+    def __init__(self, node, port, delay_s, loss, seed=1):
         super().__init__(daemon=True)
         self.delay_s, self.loss, self.random = delay_s, loss, random.Random(seed)
-        self.ends = [self.tap(f"tap{node.index}a"), self.tap(f"tap{node.index}b")]
-        sh("ip", "link", "set", f"tap{node.index}b", "netns", node.holder.pid, "name", "eth0")
-        self.bridge_end = f"tap{node.index}a"
+        self.ends = [self.tap(port), self.tap(f"{port}.far")]
+        sh("ip", "link", "set", f"{port}.far", "netns", node.holder.pid, "name", "eth0")
         self.start()
 
     @staticmethod
@@ -127,12 +127,16 @@ class SlowLink(threading.Thread):
 class Cluster:
     """`slow`: by node, (delay_s, loss) of its link."""
 
+    numbers = itertools.count()  # of clusters: the kernel takes its time to remove a closed one's links
+
     def __init__(self, size, isolated, slow=None):
         self.isolated = isolated
+        self.number = next(Cluster.numbers)
+        self.bridge = f"br{self.number}"
         self.nodes = []
         if isolated:
-            sh("ip", "link", "add", "br0", "type", "bridge")
-            sh("ip", "link", "set", "br0", "up")
+            sh("ip", "link", "add", self.bridge, "type", "bridge")
+            sh("ip", "link", "set", self.bridge, "up")
         for index in range(size):
             node = Node(index, isolated)
             self.nodes.append(node)
@@ -140,12 +144,12 @@ class Cluster:
                 self.connect(node, (slow or {}).get(index))
 
     def connect(self, node, slow):
+        port = f"port{self.number}.{node.index}"
         if slow:
-            port = SlowLink(node, *slow).bridge_end
+            SlowLink(node, port, *slow)
         else:
-            port = f"veth{node.index}"
             sh("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", node.holder.pid)
-        sh("ip", "link", "set", port, "master", "br0", "up")
+        sh("ip", "link", "set", port, "master", self.bridge, "up")
         node.run("ip", "addr", "add", f"{node.address}/24", "dev", "eth0")
         node.set_link("up")
 
@@ -162,7 +166,7 @@ class Cluster:
             node.holder.kill()
             node.holder.wait()
             node.holder.stdout.close()
-        sh("ip", "link", "del", "br0")
+        sh("ip", "link", "del", self.bridge)
 
 
 def free_port():
