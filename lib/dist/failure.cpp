@@ -8,9 +8,10 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include "core/error.h"
-#include "core/log.h"
+#include "report/worker_error.h"
 
 namespace trainer::dist {
 namespace {
@@ -32,9 +33,9 @@ std::terminate_handler other_handler = nullptr;
     try {
       fail_collective(terminating, "NCCL", e);
     } catch (const std::exception& said) {
-      write_line(2, said.what());
+      std::_Exit(
+          report::report_worker_error(said, std::nullopt));  // no destructors: they would wait for the peers
     }
-    std::_Exit(static_cast<int>(ExitCode::kDistributed));  // no destructors: they would wait for the peers
   } catch (...) {  // NOLINT(bugprone-empty-catch): the other handler reports it
   }
   other_handler();

@@ -20,7 +20,8 @@ struct ErrorReport {
 // reported.
 void write_error_file(const std::filesystem::path& path, const ErrorReport& report) noexcept;
 
-// Also accepts {"message":"text","timestamp":N}. Nothing when the file is missing or malformed.
+// Also accepts {"message":"text","timestamp":N}. C++ symbols in the message are made readable. Nothing when the file is
+// missing, malformed, no plain file or larger than 16 MiB.
 std::optional<ErrorReport> read_error_file(const std::filesystem::path& path);
 
 }  // namespace trainer::report

@@ -9,16 +9,18 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
 #include "dist/communicator.h"
 
 namespace trainer::test {
 
-// A listening socket on a free port of 127.0.0.1, given to rank 0 as the launcher does: no race for the port.
+// A store on a free port of 127.0.0.1, hosted apart from the ranks as an agent does.
 struct StorePort {
   int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   int64_t port = 0;
+  c10::intrusive_ptr<c10d::TCPStore> store;
   StorePort() {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -30,7 +32,12 @@ struct StorePort {
     port = ntohs(address.sin_port);
     // c10d's flight recorder, one a process, keeps a map without a lock: ranks that are threads would race.
     ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-    ::setenv("TRAINER_STORE_FD", std::to_string(fd).c_str(), 1);
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(port);
+    options.isServer = true;
+    options.waitWorkers = false;
+    options.masterListenFd = fd;  // it takes the socket over
+    store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   }
 };
 
@@ -53,7 +60,7 @@ inline std::vector<std::string> run_ranks(int64_t size, const std::function<void
   for (int64_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto communicator = dist::join(job_of(rank, size, store.port, timeout_s), false);
+        const auto communicator = dist::join(job_of(rank, size, store.port, timeout_s), true);
         f(*communicator);
       } catch (const std::exception& e) {
         errors[static_cast<size_t>(rank)] = e.what();
