@@ -7,6 +7,8 @@
 
 #include "check.h"
 #include "core/error.h"
+#include "report/crash.h"
+#include "report/progress.h"
 #include "report/worker_error.h"
 #include "report_error.h"
 #include "spec/load.h"
@@ -19,11 +21,14 @@ namespace {
 // One rank of a job. Ends the process itself: static destructors of the libraries may wait for what is gone.
 [[noreturn]] void run_worker_and_exit(const TorchCommand& command) {
   ::unsetenv("TRAINER_WORKER");  // programs that this worker starts are no workers
-  int64_t step = 0;
+  const report::Progress progress = report::Progress::from_environment();
+  report::report_crashes(progress.page());
   int code = 0;
   try {
-    train::run_worker(spec::load(command.job_path, command.overrides), command.world, step);
+    code = static_cast<int>(
+        train::run_worker(spec::load(command.job_path, command.overrides), command.world, progress.page()));
   } catch (const std::exception& error) {
+    const int64_t step = progress.page().step;
     code = report::report_worker_error(error, step > 0 ? std::optional(step) : std::nullopt);
   }
   std::fflush(nullptr);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "job/job.h"
@@ -28,6 +30,9 @@ class Communicator {
   // 0.
   virtual at::Tensor all_gather_rows(const at::Tensor& rows) = 0;
   virtual void barrier() = 0;
+  // No collective: the number that the first rank to propose one under `key` proposed, by the job's store; nothing when
+  // none has. `proposal`: this rank's.
+  virtual std::optional<int64_t> first_proposal(const std::string& key, std::optional<int64_t> proposal) = 0;
   // c10d's group, for the gradient reducer; null when size() is 1.
   virtual c10d::ProcessGroup* process_group() = 0;
 };

@@ -35,10 +35,6 @@ StorePtr connect_store(const World& world, const Waiting& who, bool agent_hosts_
   options.numWorkers = static_cast<size_t>(world.size);
   options.waitWorkers = false;  // roll_call waits, and names who is missing
   options.timeout = to_ms(who.timeout_s);
-  // A socket that the agent bound and listens on: nobody else can take the port in between.
-  if (const char* fd = std::getenv("TRAINER_STORE_FD"); fd != nullptr && options.isServer) {
-    options.masterListenFd = std::atoi(fd);
-  }
   StorePtr store;
   try {
     store = c10::make_intrusive<c10d::TCPStore>(world.master_addr, options);
@@ -93,8 +89,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const World& 
 
 class C10dCommunicator : public Communicator {
  public:
-  C10dCommunicator(c10::intrusive_ptr<ProcessGroup> group, const Waiting& who)
-      : group_(std::move(group)), who_(who) {}
+  C10dCommunicator(c10::intrusive_ptr<ProcessGroup> group, StorePtr store, const Waiting& who)
+      : group_(std::move(group)), store_(std::move(store)), who_(who) {}
 
   // Destroying a backend waits for operations in flight, whose peers may be gone: not longer than kTeardown
   // here.
@@ -156,12 +152,21 @@ class C10dCommunicator : public Communicator {
     });
   }
 
+  std::optional<int64_t> first_proposal(const std::string& key, std::optional<int64_t> proposal) override {
+    return collective(who_, "the job's store", [&]() -> std::optional<int64_t> {
+      if (proposal) return std::stoll(store_->compareSet(key, std::string(), std::to_string(*proposal)));
+      if (!store_->check({key})) return std::nullopt;
+      return std::stoll(store_->get_to_str(key));
+    });
+  }
+
  private:
   static constexpr std::chrono::seconds kTeardown{3};
 
   void gather_equal(at::Tensor& output, at::Tensor input) { group_->_allgather_base(output, input)->wait(); }
 
   c10::intrusive_ptr<ProcessGroup> group_;
+  StorePtr store_;
   Waiting who_;
 };
 
@@ -200,7 +205,7 @@ std::unique_ptr<Communicator> join(const Job& job, bool agent_hosts_store) {
     group->setDefaultBackend(ProcessGroup::BackendType::NCCL);
   }
   group->setGroupName("trainer");
-  auto communicator = std::make_unique<C10dCommunicator>(std::move(group), who);
+  auto communicator = std::make_unique<C10dCommunicator>(std::move(group), store, who);
   communicator->barrier();  // a rank that could not connect is found here, not in the first step
   return communicator;
 }

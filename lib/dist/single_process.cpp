@@ -1,3 +1,5 @@
+#include <map>
+
 #include "dist/communicator.h"
 
 namespace trainer::dist {
@@ -11,7 +13,15 @@ class SingleProcess : public Communicator {
   void broadcast(const std::vector<at::Tensor>&, int64_t) override {}
   at::Tensor all_gather_rows(const at::Tensor& rows) override { return rows; }
   void barrier() override {}
+  std::optional<int64_t> first_proposal(const std::string& key, std::optional<int64_t> proposal) override {
+    if (proposal) proposals_.emplace(key, *proposal);
+    const auto found = proposals_.find(key);
+    return found == proposals_.end() ? std::nullopt : std::optional(found->second);
+  }
   c10d::ProcessGroup* process_group() override { return nullptr; }
+
+ private:
+  std::map<std::string, int64_t> proposals_;
 };
 
 }  // namespace

@@ -56,6 +56,23 @@ const char* name(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
+report::Phase PhaseTimes::published(Phase phase) {
+  using report::Phase::kBackward, report::Phase::kCheckpoint, report::Phase::kDataWait,
+      report::Phase::kEvaluation, report::Phase::kForward, report::Phase::kLog, report::Phase::kOptimizer,
+      report::Phase::kSync;
+  constexpr report::Phase kPublished[kNumPhases] = {kDataWait,  kForward, kBackward,   kSync,
+                                                    kOptimizer, kLog,     kEvaluation, kCheckpoint};
+  return kPublished[static_cast<size_t>(phase)];
+}
+
+// kLog waits for the others too: its sums are a collective.
+int64_t PhaseTimes::busy_ns() const {
+  int64_t sum = 0;
+  for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward, Phase::kOptimizer})
+    sum += ns_[static_cast<size_t>(phase)];
+  return sum;
+}
+
 double PhaseTimes::training_seconds() const {
   double sum = 0;
   for (int i = 0; i < static_cast<int>(Phase::kEvaluation); ++i) sum += seconds(static_cast<Phase>(i));

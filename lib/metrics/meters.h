@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/clock.h"
+#include "report/progress.h"
 #include "spec/job_spec.h"
 
 namespace trainer::metrics {
@@ -24,6 +25,9 @@ const char* name(Phase phase);
 // sync).
 class PhaseTimes {
  public:
+  PhaseTimes() = default;
+  // `page`: where the phases are published as they begin.
+  explicit PhaseTimes(report::ProgressPage* page) : page_(page) {}
   // Ends the running phase, if any, and starts this one.
   void start(Phase phase) { switch_to(static_cast<int>(phase)); }
   void stop() { switch_to(-1); }
@@ -39,6 +43,8 @@ class PhaseTimes {
   }
   // Without evaluation and checkpoints.
   double training_seconds() const;
+  // What this rank's own work in steps took: without waiting for the other ranks.
+  int64_t busy_ns() const;
 
  private:
   void switch_to(int phase) {
@@ -46,7 +52,11 @@ class PhaseTimes {
     if (running_ >= 0) ns_[static_cast<size_t>(running_)] += now - since_ns_;
     running_ = phase;
     since_ns_ = now;
+    if (page_ != nullptr && phase >= 0) page_->begin(published(static_cast<Phase>(phase)), now);
   }
+  static report::Phase published(Phase phase);
+
+  report::ProgressPage* page_ = nullptr;
   std::array<int64_t, kNumPhases> ns_{};
   int running_ = -1;
   int64_t since_ns_ = 0;

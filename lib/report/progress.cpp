@@ -79,10 +79,12 @@ Progress Progress::from_environment() {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     progress.fd_ = Descriptor(fd);
     progress.page_.reset(static_cast<ProgressPage*>(map(fd)));
+    progress.page_->beat();
     progress.page_->attached = 1;
   } else {
     progress.page_.reset(new (map(-1)) ProgressPage);
   }
+  ::unsetenv("TRAINER_PROGRESS_FD");
   return progress;
 }
 

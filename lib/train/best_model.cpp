@@ -29,7 +29,7 @@ bool BestModel::consider(const metrics::EvaluationRecord& record) {
   return better;
 }
 
-void save_model(const Job& job, const model::Model& model, const char* name) {
+void save_model(const Job& job, const model::Model& model, const std::string& name) {
   if (!job.world.is_main()) return;
   const std::filesystem::path temporary = job.output_dir / fmt::format(".{}.tmp", name);
   std::error_code error;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "job/job.h"
 #include "metrics/jsonl.h"
 #include "model/model.h"
@@ -26,6 +28,6 @@ class BestModel {
 
 // Saves the model as the Hugging Face directory <output_dir>/<name>, whole or not at all. The main rank
 // writes; the others return at once.
-void save_model(const Job& job, const model::Model& model, const char* name);
+void save_model(const Job& job, const model::Model& model, const std::string& name);
 
 }  // namespace trainer::train

@@ -16,12 +16,14 @@ std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
   const Autocast autocast(device_.type(), job_.spec.train.precision);
   model.eval();
   for (int64_t left = loader.num_steps(0); left > 0; --left) {
+    progress_.beat();
     const data::MicroBatch micro = feed.next();
     const model::Output output = model.forward(micro.batch);
     metrics.add(output.logits, micro.batch.labels, output.loss_sum);
     if (left > 1) feed.prefetch();
   }
   model.train();
+  progress_.beat();
   communicator_.all_reduce_sum(metrics.counts());
   return metrics.compute(communicator_.all_gather_rows(metrics.rows()));
 }

@@ -25,14 +25,17 @@ std::optional<double> job_peak_flops(const Job& job, const c10::Device& device) 
 }  // namespace
 
 Reporter::Reporter(const Job& job, const c10::Device& device, dist::Communicator& communicator,
-                   int64_t total_steps, double total_epochs)
+                   report::ProgressPage& progress, Requests& requests, int64_t total_steps,
+                   double total_epochs)
     : device_(device),
       communicator_(communicator),
+      requests_(requests),
       every_(job.spec.logging.every_steps),
       total_steps_(total_steps),
       is_main_(job.world.is_main()),
       peak_flops_(job_peak_flops(job, device)),
       console_(job.spec.logging.progress, {total_steps, total_epochs}, job.world.is_main()),
+      phases_(&progress),
       begin_s_(monotonic_s()),
       loss_sum_(at::zeros({}, at::dtype(at::kDouble).device(device))) {
   if (is_main_) records_.emplace(job.output_dir / "metrics.jsonl", /*resume=*/false);
@@ -51,7 +54,9 @@ void Reporter::end_step(int64_t step, double epoch, const optim::StepResult& res
     console_.tick(step);
     return;
   }
-  at::Tensor sums = at::tensor({work_.samples, work_.tokens, work_.flops}, at::kDouble).to(device_);
+  const Votes votes = requests_.votes();
+  at::Tensor sums =
+      at::tensor({work_.samples, work_.tokens, work_.flops, votes.save, votes.stop}, at::kDouble).to(device_);
   sums = at::cat({sums, loss_sum_.view(1)});
   communicator_.all_reduce_sum(sums);
   const at::Tensor scalars = at::stack({result.grad_norm, result.lr, result.loss_scale}).to(at::kDouble);
@@ -61,14 +66,15 @@ void Reporter::end_step(int64_t step, double epoch, const optim::StepResult& res
   phases_.start(metrics::Phase::kLog);  // so far: on CUDA the line above waited for the device
   const metrics::Work work{v[0], v[1], v[2]};
   total_work_ += work;
+  requests_.count({v[3], v[4]});
   const double training_s = phases_.training_seconds();
   record_.step = step;
   record_.epoch = epoch;
   record_.time_s = elapsed_s();
-  record_.loss = v[3] / static_cast<double>(num_targets_);
-  record_.grad_norm = v[4];
-  record_.lr = v[5];
-  record_.loss_scale = v[6];
+  record_.loss = v[5] / static_cast<double>(num_targets_);
+  record_.grad_norm = v[6];
+  record_.lr = v[7];
+  record_.loss_scale = v[8];
   record_.rates = work.per_second(training_s - interval_begin_s_);
   record_.mfu = mfu(record_.rates.flops);
   record_.memory_bytes = metrics::peak_memory_bytes(device_);

@@ -12,6 +12,7 @@
 #include "metrics/jsonl.h"
 #include "metrics/meters.h"
 #include "optim/step_control.h"
+#include "train/requests.h"
 
 namespace trainer::train {
 
@@ -19,8 +20,9 @@ namespace trainer::train {
 // waits for the device. The main rank alone prints and writes; the others only take part in the sums.
 class Reporter {
  public:
-  Reporter(const Job& job, const c10::Device& device, dist::Communicator& communicator, int64_t total_steps,
-           double total_epochs);
+  // `requests`: its votes go along with the sums of the log steps.
+  Reporter(const Job& job, const c10::Device& device, dist::Communicator& communicator,
+           report::ProgressPage& progress, Requests& requests, int64_t total_steps, double total_epochs);
 
   metrics::PhaseTimes& phases() { return phases_; }
   // Every micro-batch of this rank. loss_sum: [] fp32; flops: executed, forward and backward.
@@ -44,6 +46,7 @@ class Reporter {
 
   c10::Device device_;
   dist::Communicator& communicator_;
+  Requests& requests_;
   int64_t every_, total_steps_;
   bool is_main_;
   std::optional<double> peak_flops_;  // of all devices

@@ -10,20 +10,32 @@
 namespace trainer::train {
 
 using metrics::Phase;
+using report::Request;
 
 Trainer::Trainer(const Parts& parts)
     : p_(parts),
       feed_(parts.loader, parts.device),
-      reporter_(parts.job, parts.device, parts.communicator, parts.total_steps, parts.total_epochs),
+      requests_(parts.progress, parts.communicator, parts.device),
+      reporter_(parts.job, parts.device, parts.communicator, parts.progress, requests_, parts.total_steps,
+                parts.total_epochs),
       skipped_(parts.job.spec.train, parts.device, parts.job.world.is_main()),
       best_(parts.job) {}
 
-void Trainer::run() {
+bool Trainer::run() {
   p_.model.train();
   while (step_ < p_.total_steps && !best_.out_of_patience()) {
     train_step();
+    if (const Request request = requests_.after_step(step_); request != Request::kNone) {
+      meet(request);
+      if (request == Request::kStop) return false;
+    }
     if (evaluation_due()) evaluate();
   }
+  finish();
+  return true;
+}
+
+void Trainer::finish() {
   if (step_ < p_.total_steps && p_.job.world.is_main()) {
     log_info("stopped early at step {} of {}: {} was no better in {} evaluations", step_, p_.total_steps,
              spec::to_string(*p_.job.spec.evaluation.best), p_.job.spec.evaluation.early_stop_patience);
@@ -76,7 +88,7 @@ void Trainer::train_step() {
   p_.optimizer.step(result.lr, result.grad_scale, skipped_.add(result.found_inf));
 
   phases.start(Phase::kLog);
-  ++step_;
+  p_.progress.end_step(++step_, phases.busy_ns());
   at_end_of_epoch_ = micro.last_of_epoch;
   epoch_ = static_cast<double>(micro.epoch) +
            static_cast<double>(micro.position) / static_cast<double>(p_.loader.num_samples());
@@ -84,6 +96,26 @@ void Trainer::train_step() {
   // Reading the count waits for the device: on a CPU every step, else only where the log line waits anyway.
   if (log || p_.device.is_cpu()) num_skipped_ = skipped_.check(step_, result.loss_scale);
   reporter_.end_step(step_, epoch_, result, num_targets, num_skipped_, log);
+}
+
+// At the same step on all ranks. Whoever asks by hand for a save gets one; before a stop the job's own word counts.
+void Trainer::meet(Request request) {
+  const bool stop = request == Request::kStop;
+  const std::string name = fmt::format("step_{}", step_);
+  const bool save = !stop || p_.job.spec.checkpoint.save_final;
+  reporter_.phases().start(Phase::kCheckpoint);
+  if (save) save_model(p_.job, p_.model, name);
+  requests_.done(step_);
+  if (stop) reporter_.finish(best_.last(), best_.best());
+  if (!p_.job.world.is_main()) return;
+  const std::string saved = fmt::format("model saved in {}", (p_.job.output_dir / name).string());
+  if (stop) {
+    log_info("preempted at step {}: {}, exit {}", step_,
+             save ? saved : "nothing saved (checkpoint.save_final is false)",
+             static_cast<int>(ExitCode::kPreempted));
+  } else {
+    log_info("step {}: {}, as requested", step_, saved);
+  }
 }
 
 bool Trainer::evaluation_due() const {

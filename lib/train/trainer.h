@@ -11,10 +11,12 @@
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "optim/step_control.h"
+#include "report/progress.h"
 #include "train/best_model.h"
 #include "train/device_feed.h"
 #include "train/evaluator.h"
 #include "train/reporter.h"
+#include "train/requests.h"
 #include "train/skipped_steps.h"
 
 namespace trainer::train {
@@ -30,6 +32,7 @@ struct Parts {
   dist::GradientSync& gradient_sync;
   optim::Optimizer& optimizer;
   optim::StepControl& step_control;
+  report::ProgressPage& progress;
   int64_t total_steps;
   double total_epochs;
 };
@@ -38,23 +41,25 @@ struct Parts {
 class Trainer {
  public:
   explicit Trainer(const Parts& parts);
-  // Throws NumericError when gradients stay inf or NaN, or the loss does not fall where the job says it must.
-  void run();
-  // Optimizer steps done.
-  int64_t step() const { return step_; }
+  // False: preempted, by a request to stop. Throws NumericError when gradients stay inf or NaN, or the loss does not fall
+  // where the job says it must.
+  bool run();
 
  private:
   void train_step();
+  void meet(report::Request request);
+  void finish();
   bool evaluation_due() const;
   void evaluate();
 
   Parts p_;
   DeviceFeed feed_;
+  Requests requests_;
   Reporter reporter_;
   SkippedSteps skipped_;
   BestModel best_;
 
-  int64_t step_ = 0;
+  int64_t step_ = 0;  // optimizer steps done
   double epoch_ = 0;  // with a fraction
   bool at_end_of_epoch_ = false;
   int64_t num_skipped_ = 0;  // as last looked

@@ -115,19 +115,14 @@ void set_aside_earlier_run(const std::filesystem::path& output_dir) {
   log_info("the results of an earlier run here are now in {}", previous.string());
 }
 
-// Sets a reference while it lives, whatever way the scope is left.
-struct FollowStep {
-  const Trainer& trainer;
-  int64_t& step;
-  ~FollowStep() { step = trainer.step(); }
-};
-
-void run(const Job& job, int64_t& step) {
+bool run(const Job& job, report::ProgressPage& progress) {
   const c10::Device device = use_device(job);
   const c10::OptionalDeviceGuard guard(device);
+  progress.begin(report::Phase::kJoining);
   const auto communicator =
       job.world.size > 1 ? dist::join(job, agent_hosts_store()) : dist::make_single_process();
 
+  progress.begin(report::Phase::kLoading);
   const auto tokenizer =
       std::make_shared<const text::WordPiece>(text::WordPiece::load(job.spec.model.pretrained));
   auto [model, report] = model::make_model(job, tokenizer->vocab_size());
@@ -138,7 +133,7 @@ void run(const Job& job, int64_t& step) {
   std::optional<Evaluator> evaluator;
   if (!job.spec.data.validation.path.empty()) {
     evaluator.emplace(job, data::open_text_classification(job, job.spec.data.validation, tokenizer), device,
-                      *communicator);
+                      *communicator, progress);
   }
   const int64_t total_steps = loader.total_steps(job.spec.train);
   // With a fraction when the job counts steps.
@@ -158,9 +153,10 @@ void run(const Job& job, int64_t& step) {
                                   device);
 
   Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr,
-                   *gradient_sync, *optimizer, step_control, total_steps, total_epochs});
-  const FollowStep follow{trainer, step};
-  trainer.run();
+                   *gradient_sync, *optimizer, step_control, progress, total_steps, total_epochs});
+  const bool finished = trainer.run();
+  progress.begin(report::Phase::kFinishing);
+  return finished;
 }
 
 // LibTorch's errors carry a C++ backtrace, which is nothing for people.
@@ -179,7 +175,7 @@ void run(const Job& job, int64_t& step) {
 
 }  // namespace
 
-void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
+ExitCode run_worker(const spec::JobSpec& spec, const World& world, report::ProgressPage& progress) {
   const Job job = resolve(spec, world, hardware::cuda_device_count());
   if (world.is_main()) {
     std::error_code error;
@@ -187,7 +183,7 @@ void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step) {
     if (error) fail<SpecError>("job.output_dir: {}: {}", job.output_dir.string(), error.message());
   }
   try {
-    run(job, step);
+    return run(job, progress) ? ExitCode::kOk : ExitCode::kPreempted;
   } catch (const c10::Error& error) {
     fail_as_ours(error);
   }

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <cstdint>
-
+#include "core/error.h"
 #include "job/world.h"
+#include "report/progress.h"
 #include "spec/job_spec.h"
 
 namespace trainer::train {
 
-// Runs one rank of a job from start to end. `step` follows the optimizer steps done, for whoever reports a
-// failure. Throws trainer::Error.
-void run_worker(const spec::JobSpec& spec, const World& world, int64_t& step);
+// Runs one rank of a job from start to end, and says in `progress` how far it is. kPreempted: a request on that page, or
+// SIGTERM where the page has no agent, ended it early, on all ranks at the same step. Throws trainer::Error.
+ExitCode run_worker(const spec::JobSpec& spec, const World& world, report::ProgressPage& progress);
 
 }  // namespace trainer::train

@@ -190,12 +190,24 @@ class Jobs(unittest.TestCase):
         self.assertRegex(errors[errors.rindex("FAILED"):], rf"FAILED  node 0 rank \d \(pid {pids[1]}\)")
         self.assert_gone(children)
 
-    def test_ctrl_c_ends_all_without_orphans(self):
+    def test_a_worker_that_crashes_tells_where(self):
+        agent = self.start("crashed", "train.steps=1000000", flags=["--nproc-per-node=2"])
+        pids = self.workers(agent)
+        os.kill(pids[1], signal.SIGSEGV)
+        _, errors = agent.communicate(timeout=60)
+        self.assertEqual(agent.returncode, 128 + signal.SIGSEGV)
+        self.assertIn(f"killed by SIGSEGV (segmentation fault), sent by process {os.getpid()}",
+                      errors[errors.rindex("FAILED"):])
+        self.assert_gone(pids)
+
+    def test_ctrl_c_saves_and_ends_all_without_orphans(self):
         agent = self.start("stopped", "train.steps=1000000", flags=["--nproc-per-node=2"])
         pids = self.children(agent)
         agent.send_signal(signal.SIGINT)
-        agent.communicate(timeout=30)
-        self.assertEqual(agent.returncode, 128 + signal.SIGINT)
+        output, errors = agent.communicate(timeout=60)
+        self.assertEqual(agent.returncode, 75, errors)
+        self.assertRegex(output, r"preempted at step \d+: model saved in .*/stopped/step_\d+, exit 75")
+        self.assertEqual(len(list((self.path / "stopped").glob("step_*/model.safetensors"))), 1)
         self.assert_gone(pids)
 
     def test_two_jobs_at_once_do_not_meet(self):

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <optional>
 
 #include "ranks.h"
 
@@ -31,6 +32,23 @@ TEST_CASE("three ranks: sum, broadcast, ragged gather and barrier") {
     CHECK(rows[r].equal(at::tensor({1, 1, 2, 2, 2, 2}, at::kLong).reshape({3, 2})));
     CHECK(none[r].sizes() == at::IntArrayRef({0, 4}));
   }
+}
+
+TEST_CASE("of several proposals all ranks see the first") {
+  std::vector<std::optional<int64_t>> before(3), own(3), after(3);
+  const auto errors = run_ranks(3, [&](dist::Communicator& c) {
+    const auto r = static_cast<size_t>(c.rank());
+    before[r] = c.first_proposal("step", std::nullopt);
+    c.barrier();
+    if (r > 0) own[r] = c.first_proposal("step", 100 + c.rank());
+    c.barrier();
+    after[r] = c.first_proposal("step", std::nullopt);
+  });
+  CHECK(errors == Errors(3));
+  CHECK((before == std::vector<std::optional<int64_t>>(3)));
+  CHECK((own[1] == 101 || own[1] == 102));
+  CHECK((own[2] == own[1]));
+  CHECK((after == std::vector<std::optional<int64_t>>(3, own[1])));
 }
 
 TEST_CASE("a job of one rank needs no store") {

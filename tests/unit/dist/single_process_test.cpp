@@ -18,6 +18,10 @@ TEST_CASE("one process: every collective is the identity") {
   c->barrier();
   CHECK(t.equal(at::arange(6).reshape({3, 2})));
   CHECK(c->all_gather_rows(t).equal(t));
+  CHECK_FALSE(c->first_proposal("step", std::nullopt));
+  CHECK(c->first_proposal("step", 7) == 7);
+  CHECK(c->first_proposal("step", 8) == 7);
+  CHECK(c->first_proposal("step", std::nullopt) == 7);
 }
 
 TEST_CASE(

@@ -9,6 +9,27 @@
 using namespace trainer::metrics;
 using trainer::spec::Precision;
 
+TEST_CASE("phases are published as they begin, and the time that a rank needs for itself is summed") {
+  trainer::report::ProgressPage page;
+  PhaseTimes times(&page);
+  times.start(Phase::kDataWait);
+  CHECK(page.phase == trainer::report::Phase::kDataWait);
+  CHECK(page.beat_ns > 0);
+  const int64_t beat = page.beat_ns;
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  times.start(Phase::kCheckpoint);
+  CHECK(page.phase == trainer::report::Phase::kCheckpoint);
+  CHECK(page.beat_ns - beat >= 2'000'000);
+  const int64_t busy = times.busy_ns();
+  CHECK(busy == page.beat_ns - beat);
+  for (const Phase other : {Phase::kSync, Phase::kLog, Phase::kEvaluation}) {
+    times.start(other);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  times.stop();
+  CHECK(times.busy_ns() == busy);
+}
+
 TEST_CASE("a phase's time is counted once, to the phase that runs") {
   PhaseTimes times;
   const double before = trainer::monotonic_s();
