@@ -92,6 +92,10 @@ done_since pip third_party/requirements.txt || {
   run "pip packages (LibTorch: about 3 GB)" "is PyPI reachable, and is there 10 GB of disk?" pip_install -r third_party/requirements.txt
   mark_done pip third_party/requirements.txt
 }
+done_since schemas third_party/requirements-schemas.txt || {
+  run "pip packages with schemas" "is PyPI reachable?" pip_install --no-deps -r third_party/requirements-schemas.txt
+  mark_done schemas third_party/requirements-schemas.txt
+}
 if [ "${TRAINER_CUDA:-AUTO}" != OFF ] && ! has_cuda_compiler && ! done_since cuda third_party/requirements-cuda.txt; then
   run "CUDA compiler" "TRAINER_CUDA=OFF does without" install_cuda_compiler
   mark_done cuda third_party/requirements-cuda.txt

@@ -98,6 +98,12 @@ bool parse_tasks_per_node(std::string_view text, std::vector<int64_t>& tasks) {
   return !tasks.empty();
 }
 
+// A port that is the same on all ranks of a job and mostly another for each job, since jobs share hosts; below
+// the ephemeral range.
+int64_t port_of(uint64_t job) {
+  return 15000 + static_cast<int64_t>(job % 15000);
+}
+
 World slurm_world() {
   Environment env("srun");
   World world;
@@ -130,11 +136,10 @@ World slurm_world() {
   }
   if (variable("MASTER_PORT") != nullptr) {
     world.master_port = env.integer("MASTER_PORT", 1, 65535);
-  } else {  // the same on all tasks, different for jobs and steps that share a node; below the ephemeral
-            // range
+  } else {
     const int64_t job = env.integer("SLURM_JOB_ID", 0, 1'000'000'000'000);
     const int64_t step = env.integer("SLURM_STEP_ID", 0, 1'000'000'000'000);
-    world.master_port = 15000 + (job * 61 + step) % 15000;
+    world.master_port = port_of(static_cast<uint64_t>(job * 61 + step));
   }
   env.throw_if_any();
   return world;
@@ -155,10 +160,23 @@ World mpi_world() {
     }
   }
   if (const char* addr = variable("MASTER_ADDR")) world.master_addr = addr;
-  world.master_port =
-      variable("MASTER_PORT") != nullptr ? env.integer("MASTER_PORT", 1, 65535) : kDefaultPort;
+  if (variable("MASTER_PORT") != nullptr) {
+    world.master_port = env.integer("MASTER_PORT", 1, 65535);
+  } else if (const char* run = variable("PMIX_NAMESPACE")) {  // of this mpirun, a number or a text
+    uint64_t hash = 0;
+    for (const char* letter = run; *letter != '\0'; ++letter)
+      hash = hash * 31 + static_cast<unsigned char>(*letter);
+    world.master_port = port_of(hash);
+  } else {
+    world.master_port = kDefaultPort;
+  }
   env.throw_if_any();
   return world;
+}
+
+bool is_set(const char* name) {
+  const char* text = variable(name);
+  return text != nullptr && *text != '\0';
 }
 
 // Whether the variable is a number above 1; what is malformed is left to the one who reads it.
@@ -182,11 +200,13 @@ std::string slurm_first_host(std::string_view list) {
   return host + std::string(tail.substr(0, tail.find(',')));
 }
 
-std::optional<World> world_from_environment() {
+std::optional<World> world_from_environment(bool is_agent) {
   const char* marker = variable("TRAINER_WORKER");
   if (marker != nullptr && std::string_view(marker) == "1") return torchrun_world("the agent");
   if (variable("TORCHELASTIC_RUN_ID") != nullptr && variable("LOCAL_RANK") != nullptr)
     return torchrun_world("torchrun");
+  if (is_agent || is_set("PET_NNODES") || is_set("PET_NODE_RANK") || is_set("PET_RDZV_ENDPOINT"))
+    return std::nullopt;
   if (variable("SLURM_STEP_ID") != nullptr && is_several("SLURM_STEP_NUM_TASKS")) return slurm_world();
   if (variable("OMPI_COMM_WORLD_RANK") != nullptr && is_several("OMPI_COMM_WORLD_SIZE")) return mpi_world();
   return std::nullopt;

@@ -38,7 +38,10 @@ std::optional<World> world_with(const Variables& variables) {
                                      "OMPI_COMM_WORLD_RANK",
                                      "OMPI_COMM_WORLD_SIZE",
                                      "OMPI_COMM_WORLD_LOCAL_RANK",
-                                     "OMPI_COMM_WORLD_LOCAL_SIZE"};
+                                     "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                     "PMIX_NAMESPACE",
+                                     "PET_NNODES",
+                                     "PET_NODE_RANK"};
   struct Restore {
     Variables before;
     ~Restore() {
@@ -89,6 +92,13 @@ TEST_CASE("a process that nobody started as a worker has no world") {
   CHECK_FALSE(world_with({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}));
   CHECK_FALSE(world_with(changed(kSlurm, {{"SLURM_STEP_NUM_TASKS", "1"}})));  // a shell on the node
   CHECK_FALSE(world_with(changed(kMpi, {{"OMPI_COMM_WORLD_SIZE", "1"}})));
+}
+
+TEST_CASE(
+    "an agent that srun or mpirun started on each node is no worker, torchrun's worker on such a node is") {
+  CHECK_FALSE(world_with(changed(kSlurm, {{"PET_NNODES", "3"}})));
+  CHECK_FALSE(world_with(changed(kMpi, {{"PET_NODE_RANK", "0"}})));
+  CHECK(world_with(changed(kTorchrun, {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}}))->rank == 5);
 }
 
 TEST_CASE("torchrun's and the agent's variables are the world") {
@@ -146,6 +156,9 @@ TEST_CASE("a Slurm step that is not whole is an error") {
 
 TEST_CASE("Open MPI's variables are the world") {
   CHECK(world_with(kMpi) == World{3, 4, 3, 4, 0, 1, "127.0.0.1", 29500});
+  // "12" is 49 * 31 + 50.
+  CHECK(world_with(changed(kMpi, {{"PMIX_NAMESPACE", "12"}}))->master_port == 15000 + 1569);
+  CHECK(world_with(changed(kMpi, {{"PMIX_NAMESPACE", "12"}, {"MASTER_PORT", "4000"}}))->master_port == 4000);
   const Variables two_nodes =
       changed(kMpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   CHECK_THROWS_MATCHES(
