@@ -124,9 +124,10 @@ class Schedulers(unittest.TestCase):
             time.sleep(0.05)
         self.cluster.output("scancel", "--signal=TERM", job_id)
         self.cluster.wait_for_job(job_id, states=("PENDING",))
-        self.cluster.output("scontrol", "update", f"JobId={job_id}", "StartTime=now")  # not in two minutes
+        # Not in two minutes, but in another second than that of its end, whose credentials Slurm has revoked.
+        self.cluster.output("scontrol", "update", f"JobId={job_id}", "StartTime=now+3")
         job = self.cluster.wait_for_job(job_id)
-        self.assertEqual((job["JobState"], job["Restarts"]), ("COMPLETED", "1"), output.read_text())
+        self.assertEqual((job["JobState"], job["Restarts"]), ("COMPLETED", "1"), self.cluster.logs())
         for node in (0, 1):
             self.assertEqual((self.path / f"again.{node}").read_text(), "again\n")
 
