@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -54,6 +55,13 @@ int run_as_agent(const JobFlags& flags) {
   return launch::run_agent(plan);
 }
 
+// Of nodes the command line tells agents alone, whoever started this process.
+bool speaks_of_nodes(const LaunchFlags& flags) {
+  return std::any_of(flags.said.begin(), flags.said.end(), [](const spec::Flag& flag) {
+    return flag.key == "nnodes" || flag.key == "node_rank" || flag.key == "rdzv_endpoint";
+  });
+}
+
 }  // namespace
 
 void add_run(CLI::App& cli, std::function<int()>& command) {
@@ -62,7 +70,7 @@ void add_run(CLI::App& cli, std::function<int()>& command) {
   add_job_flags(*run, *flags);
   run->callback([&command, flags] {
     command = [flags] {
-      const std::optional<World> world = world_from_environment();
+      const std::optional<World> world = world_from_environment(speaks_of_nodes(flags->launch));
       if (!world) return run_as_agent(*flags);
       return run_torch_command({"worker", flags->job_path, flags->overrides, *world});
     };

@@ -27,13 +27,14 @@ struct World {
 //   an agent or torchrun: TRAINER_WORKER=1, or TORCHELASTIC_RUN_ID and LOCAL_RANK; then RANK, WORLD_SIZE,
 //     LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. RANK and
 //     WORLD_SIZE alone make no worker: some schedulers set them for a whole node.
-//   srun or mpirun with PET_NNODES or PET_NODE_RANK set: nobody, this is one of their agents.
+//   srun or mpirun when the command line (is_agent) or PET_NNODES, PET_NODE_RANK or PET_RDZV_ENDPOINT speaks of
+//     nodes: nobody, they started an agent on each node.
 //   srun with more than one task: SLURM_*. Rank 0's host is the step's first node; the port is MASTER_PORT,
 //     or made from the job's and the step's numbers.
 //   mpirun (Open MPI) with more than one process: OMPI_COMM_WORLD_*, MASTER_ADDR (when on several nodes) and
 //     MASTER_PORT, or one made from the run's PMIX_NAMESPACE (29500, torch's default, without).
 // Throws SpecError with every variable that is missing or malformed.
-std::optional<World> world_from_environment();
+std::optional<World> world_from_environment(bool is_agent = false);
 
 // The first host of a Slurm list: "gpu[07-09,12],login" is gpu07; empty when malformed.
 std::string slurm_first_host(std::string_view list);

@@ -136,9 +136,9 @@ class Schedulers(unittest.TestCase):
         ended = (job["JobState"], job["ExitCode"], job["Restarts"])
         self.assertEqual(ended, ("FAILED", "3:0", "0"), output.read_text())
 
-    def run_nodes(self, commands, env, cwd):
+    def run_nodes(self, commands, env):
         """The commands of the nodes of one job, together."""
-        nodes = [subprocess.Popen([str(part) for part in command], cwd=cwd, env={**ENV, **variables},
+        nodes = [subprocess.Popen([str(part) for part in command], cwd=ROOT, env={**ENV, **variables},
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                  for command, variables in zip(commands, env)]
         for node in nodes:
@@ -151,24 +151,19 @@ class Schedulers(unittest.TestCase):
         # The job's name there is job.yaml; what differs here is where it is, and that node 0 has no name.
         program, command, _ = container["command"]
         self.assertEqual((program, command), ("trainer", "run"))
-        env = []
-        for index in range(job["spec"]["completions"]):
-            pod = {variable["name"]: variable.get("value", str(index)) for variable in container["env"]}
-            env.append({**pod, "JOB_COMPLETION_INDEX": str(index), "PET_MASTER_ADDR": "127.0.0.1",
-                        "PET_MASTER_PORT": str(free_ports(1)[0] if index == 0 else env[0]["PET_MASTER_PORT"])})
-        self.run_nodes([[TRAINER, *self.job("kubernetes")]] * 2, env, ROOT)
+        env = {variable["name"]: variable["value"] for variable in container["env"]}
+        env |= {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_ports(1)[0])}
+        env = [{**env, "JOB_COMPLETION_INDEX": str(index)} for index in range(job["spec"]["completions"])]
+        self.run_nodes([[TRAINER, *self.job("kubernetes")]] * 2, env)
         self.assert_same_losses("kubernetes")
 
     def test_the_skypilot_task_gives_each_node_what_an_agent_needs(self):
         task = yaml.safe_load((ROOT / "configs/launch/skypilot.yaml").read_text())
-        script = task["run"].replace("build/release/bin/trainer", TRAINER).replace("29500", str(free_ports(1)[0]))
-        self.assertIn("run configs/bert_mrpc.yaml", script)
-        arguments = " ".join(str(part) for part in self.job("skypilot"))
-        script = script.replace("run configs/bert_mrpc.yaml", arguments)
-        env = [{"SKYPILOT_NODE_RANK": str(rank), "SKYPILOT_NUM_NODES": str(task["num_nodes"]),
-                "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2", "SKYPILOT_NUM_GPUS_PER_NODE": "0"}
-               for rank in range(task["num_nodes"])]
-        self.run_nodes([["bash", "-c", script]] * 2, env, ROOT)
+        self.assertEqual(task["run"], "build/release/bin/trainer run configs/bert_mrpc.yaml")
+        env = {"SKYPILOT_NUM_NODES": str(task["num_nodes"]), "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2",
+               "MASTER_PORT": str(free_ports(1)[0])}
+        env = [{**env, "SKYPILOT_NODE_RANK": str(rank)} for rank in range(task["num_nodes"])]
+        self.run_nodes([[TRAINER, *self.job("skypilot")]] * 2, env)
         self.assert_same_losses("skypilot")
 
     def test_a_failing_rank_of_srun_ends_the_step_with_its_exit_code(self):

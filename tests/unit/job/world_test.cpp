@@ -15,7 +15,7 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 // The world that these variables alone give; the test's own environment is left as it was.
-std::optional<World> world_with(const Variables& variables) {
+std::optional<World> world_with(const Variables& variables, bool is_agent = false) {
   static const char* const kAll[] = {"TRAINER_WORKER",
                                      "TORCHELASTIC_RUN_ID",
                                      "RANK",
@@ -41,7 +41,8 @@ std::optional<World> world_with(const Variables& variables) {
                                      "OMPI_COMM_WORLD_LOCAL_SIZE",
                                      "PMIX_NAMESPACE",
                                      "PET_NNODES",
-                                     "PET_NODE_RANK"};
+                                     "PET_NODE_RANK",
+                                     "PET_RDZV_ENDPOINT"};
   struct Restore {
     Variables before;
     ~Restore() {
@@ -54,7 +55,7 @@ std::optional<World> world_with(const Variables& variables) {
     ::unsetenv(name);
   }
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-  return world_from_environment();
+  return world_from_environment(is_agent);
 }
 
 Variables changed(Variables variables, const Variables& changes) {
@@ -98,6 +99,10 @@ TEST_CASE(
     "an agent that srun or mpirun started on each node is no worker, torchrun's worker on such a node is") {
   CHECK_FALSE(world_with(changed(kSlurm, {{"PET_NNODES", "3"}})));
   CHECK_FALSE(world_with(changed(kMpi, {{"PET_NODE_RANK", "0"}})));
+  CHECK_FALSE(world_with(changed(kMpi, {{"PET_RDZV_ENDPOINT", "a"}})));
+  CHECK_FALSE(world_with(kSlurm, true));
+  CHECK(world_with(changed(kSlurm, {{"PET_NNODES", ""}})).has_value());
+  CHECK(world_with(kTorchrun, true).has_value());
   CHECK(world_with(changed(kTorchrun, {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}}))->rank == 5);
 }
 
