@@ -31,7 +31,7 @@ remote='cd "$1" || exit; shift; exec 3<&0
 "$@" </dev/null & agent=$!
 { cat; kill -TERM $agent; } <&3 >/dev/null 2>&1 & watch=$!
 exec 3<&-
-wait $agent; code=$?; kill $watch; exit $code'
+wait $agent; code=$?; kill $watch 2>/dev/null; exit $code'
 
 # All hosts' standard input is one pipe, which this script alone holds open and nobody writes to.
 pipes=$(mktemp -d)
