@@ -49,7 +49,7 @@ class Ssh(unittest.TestCase):
 
     def test_every_node_is_told_its_place_and_arguments_arrive_as_they_are(self):
         tell = self.program("tell", """
-            echo "$(printf '%s|' $PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR $PET_MASTER_PORT "$PWD" "$@")"  # at once""")
+            echo "$(printf '%s|' $PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR $PET_MASTER_PORT "$PWD" "$@")" """)
         script = self.start("me@alpha beta", tell, "it's", 'a "b" $c', "", "*", MASTER_PORT="4000")
         output, errors = script.communicate(timeout=30)
         self.assertEqual((script.returncode, errors), (0, ""))
