@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include <utility>
+
 #include "dist/reduced_gradients.h"
 
 namespace trainer::dist {
@@ -43,9 +45,10 @@ class LocalGradients : public GradientSync {
 
 std::unique_ptr<GradientSync> make_gradient_sync(
     Communicator& communicator, const spec::Parallel& options,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters,
-    const std::vector<at::Tensor>& buffers) {
-  if (communicator.size() > 1) return make_reduced_gradients(communicator, options, parameters, buffers);
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const std::vector<at::Tensor>& buffers,
+    std::function<void()> on_waiting) {
+  if (communicator.size() > 1)
+    return make_reduced_gradients(communicator, options, parameters, buffers, std::move(on_waiting));
   return std::make_unique<LocalGradients>(parameters);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,10 +35,11 @@ class GradientSync {
 
 // `parameters`: the trainable ones, in the model's order, with names for messages. Collective: broadcasts
 // parameters and `buffers` from rank 0 and checks that all ranks agree on names, shapes and dtypes
-// (DistributedError names the first that differs).
+// (DistributedError names the first that differs). `on_waiting`: called in each backward that reduces, when this rank's
+// gradients are all sent: what is left is to wait for the other ranks'.
 std::unique_ptr<GradientSync> make_gradient_sync(
     Communicator& communicator, const spec::Parallel& options,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters,
-    const std::vector<at::Tensor>& buffers);
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const std::vector<at::Tensor>& buffers,
+    std::function<void()> on_waiting = {});
 
 }  // namespace trainer::dist

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
+#include <functional>
 #include <limits>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -78,12 +79,17 @@ void check_equal(Communicator& communicator, const std::string& text) {
 // compressed. Notes when the last bucket was sent: what backward takes after that is waiting.
 class SumHook : public c10d::CppCommHookInterface<GroupPtr> {
  public:
-  SumHook(GroupPtr group, spec::GradientCompression compression, int64_t& sent_ns)
-      : CppCommHookInterface(std::move(group)), compression_(compression), sent_ns_(sent_ns) {}
+  SumHook(GroupPtr group, spec::GradientCompression compression, int64_t& sent_ns,
+          std::function<void()> on_waiting)
+      : CppCommHookInterface(std::move(group)),
+        compression_(compression),
+        sent_ns_(sent_ns),
+        on_waiting_(std::move(on_waiting)) {}
 
   FuturePtr runHook(c10d::GradBucket& bucket) override {
     FuturePtr sum = send(bucket);
     sent_ns_ = monotonic_ns();
+    if (bucket.isLast() && on_waiting_) on_waiting_();
     return sum;
   }
 
@@ -107,12 +113,13 @@ class SumHook : public c10d::CppCommHookInterface<GroupPtr> {
 
   spec::GradientCompression compression_;
   int64_t& sent_ns_;
+  std::function<void()> on_waiting_;
 };
 
 class ReducedGradients : public GradientSync {
  public:
   ReducedGradients(Communicator& communicator, const spec::Parallel& options, const NamedTensors& parameters,
-                   const std::vector<at::Tensor>& buffers)
+                   const std::vector<at::Tensor>& buffers, std::function<void()> on_waiting)
       : who_{communicator.rank(), communicator.size(), options.timeout_s},
         static_graph_(options.static_graph) {
     check_equal(communicator, describe(parameters, buffers));
@@ -142,7 +149,8 @@ class ReducedGradients : public GradientSync {
         /*gradient_as_bucket_view=*/true, std::move(names), c10d::kDefaultFirstBucketBytes,
         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
-    reducer_->register_comm_hook(std::make_unique<SumHook>(group, options.gradient_compression, sent_ns_));
+    reducer_->register_comm_hook(
+        std::make_unique<SumHook>(group, options.gradient_compression, sent_ns_, std::move(on_waiting)));
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
     if (static_graph_) reducer_->set_static_graph();
@@ -229,8 +237,10 @@ class ReducedGradients : public GradientSync {
 std::unique_ptr<GradientSync> make_reduced_gradients(Communicator& communicator,
                                                      const spec::Parallel& options,
                                                      const NamedTensors& parameters,
-                                                     const std::vector<at::Tensor>& buffers) {
-  return std::make_unique<ReducedGradients>(communicator, options, parameters, buffers);
+                                                     const std::vector<at::Tensor>& buffers,
+                                                     std::function<void()> on_waiting) {
+  return std::make_unique<ReducedGradients>(communicator, options, parameters, buffers,
+                                            std::move(on_waiting));
 }
 
 }  // namespace trainer::dist

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "dist/gradient_sync.h"
@@ -10,7 +11,7 @@ namespace trainer::dist {
 // buckets.
 std::unique_ptr<GradientSync> make_reduced_gradients(
     Communicator& communicator, const spec::Parallel& options,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters,
-    const std::vector<at::Tensor>& buffers);
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const std::vector<at::Tensor>& buffers,
+    std::function<void()> on_waiting);
 
 }  // namespace trainer::dist

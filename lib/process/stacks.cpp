@@ -113,8 +113,7 @@ std::vector<pid_t> thread_ids(pid_t pid) {
   return ids;
 }
 
-// "R", "S", "D", "T", ...; proc(5).
-char state_of(pid_t pid, pid_t id) {
+char thread_state(pid_t pid, pid_t id) {
   const std::string stat = first_line(fmt::format("/proc/{}/task/{}/stat", pid, id));
   const size_t end_of_name = stat.rfind(')');
   return end_of_name != std::string::npos && end_of_name + 2 < stat.size() ? stat[end_of_name + 2] : '?';
@@ -123,7 +122,7 @@ char state_of(pid_t pid, pid_t id) {
 // What the kernel says of a thread that can't be stopped.
 std::string kernel_state(pid_t pid, pid_t id) {
   const fs::path task = fmt::format("/proc/{}/task/{}", pid, id);
-  const char state = state_of(pid, id);
+  const char state = thread_state(pid, id);
   const std::string place = first_line(task / "wchan");
   const std::string call = first_line(task / "syscall");
   return fmt::format("{}: in the kernel at {}, system call {}",
@@ -186,7 +185,7 @@ class StoppedThreads {
           thread.stopped = true;
           // Any stop will do; the signal of one that is not ours is passed on at the end.
           if (info.si_status >> 8 == 0) thread.signal = info.si_status;
-        } else if (!known || state_of(pid_, thread.id) == 'Z') {
+        } else if (!known || thread_state(pid_, thread.id) == 'Z') {
           thread.attached = false;
           thread.why_none = "ended meanwhile";
         } else if (monotonic_ns() >= deadline_ns) {
@@ -316,6 +315,7 @@ std::string text_of(const std::vector<Thread>& threads, Unwinder& unwinder, pid_
 
 std::string look(pid_t pid, int64_t now_ns, int64_t deadline_ns) {
   if (!libdw().missing.empty()) return libdw().missing;
+  const bool was_stopped = state_of(pid) == 'T';
   StoppedThreads stopped(pid, now_ns + (deadline_ns - now_ns) / 2);
   if (stopped.threads().empty()) return fmt::format("no stacks: there is no process {}", pid);
   Unwinder unwinder(pid);
@@ -324,10 +324,15 @@ std::string look(pid_t pid, int64_t now_ns, int64_t deadline_ns) {
     if (thread.stopped) unwinder.unwind(thread, deadline_ns);
   }
   stopped.release();
-  return text_of(stopped.threads(), unwinder, pid);
+  const std::string text = text_of(stopped.threads(), unwinder, pid);
+  return was_stopped ? "stopped by a signal (SIGCONT lets it go on)\n" + text : text;
 }
 
 }  // namespace
+
+char state_of(pid_t pid) {
+  return thread_state(pid, pid);
+}
 
 std::string stacks_of(pid_t pid, double timeout_s) {
   std::string text;

@@ -15,4 +15,8 @@ namespace trainer::process {
 // there are no stacks the text says why (no such process, not allowed, no libdw on this machine).
 std::string stacks_of(pid_t pid, double timeout_s);
 
+// 'R' runs, 'S' sleeps, 'D' sleeps uninterruptibly, 'T' was stopped by a signal, 'Z' ended, ... of proc(5); '?': there is no
+// such process.
+char state_of(pid_t pid);
+
 }  // namespace trainer::process

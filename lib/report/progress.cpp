@@ -42,7 +42,7 @@ const char* to_string(Phase phase) {
     case Phase::kBackward:
       return "backward";
     case Phase::kSync:
-      return "waiting for gradients of the other ranks";
+      return "waiting for the other ranks";
     case Phase::kOptimizer:
       return "optimizer";
     case Phase::kEvaluation:

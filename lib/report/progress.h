@@ -28,7 +28,7 @@ enum class Phase : uint32_t {
   kLog,
   kFinishing,
 };
-const char* to_string(Phase phase);  // "waiting for data", "waiting for gradients of the other ranks", ...
+const char* to_string(Phase phase);  // "waiting for data", "waiting for the other ranks", ...
 
 enum class Request : uint32_t { kNone, kSave, kStop };
 

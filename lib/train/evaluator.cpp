@@ -23,9 +23,11 @@ std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
     if (left > 1) feed.prefetch();
   }
   model.train();
-  progress_.beat();
+  progress_.begin(report::Phase::kSync);
   communicator_.all_reduce_sum(metrics.counts());
-  return metrics.compute(communicator_.all_gather_rows(metrics.rows()));
+  const at::Tensor rows = communicator_.all_gather_rows(metrics.rows());
+  progress_.begin(report::Phase::kEvaluation);
+  return metrics.compute(rows);
 }
 
 }  // namespace trainer::train

@@ -29,6 +29,7 @@ Reporter::Reporter(const Job& job, const c10::Device& device, dist::Communicator
                    double total_epochs)
     : device_(device),
       communicator_(communicator),
+      progress_(progress),
       requests_(requests),
       every_(job.spec.logging.every_steps),
       total_steps_(total_steps),
@@ -58,6 +59,7 @@ void Reporter::end_step(int64_t step, double epoch, const optim::StepResult& res
   at::Tensor sums =
       at::tensor({work_.samples, work_.tokens, work_.flops, votes.save, votes.stop}, at::kDouble).to(device_);
   sums = at::cat({sums, loss_sum_.view(1)});
+  progress_.begin(report::Phase::kSync);  // here a rank waits that is ahead of the others
   communicator_.all_reduce_sum(sums);
   const at::Tensor scalars = at::stack({result.grad_norm, result.lr, result.loss_scale}).to(at::kDouble);
   const at::Tensor values = at::cat({sums, scalars}).cpu();

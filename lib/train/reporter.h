@@ -46,6 +46,7 @@ class Reporter {
 
   c10::Device device_;
   dist::Communicator& communicator_;
+  report::ProgressPage& progress_;
   Requests& requests_;
   int64_t every_, total_steps_;
   bool is_main_;

@@ -146,7 +146,8 @@ bool run(const Job& job, report::ProgressPage& progress) {
   }
 
   const auto gradient_sync =
-      dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers());
+      dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers(),
+                               [&] { progress.begin(report::Phase::kSync); });
   const auto optimizer =
       optim::make_optimizer(job.spec.optimizer, parameter_groups(*model, job.spec.optimizer));
   optim::StepControl step_control(job.spec.train, job.spec.schedule, job.spec.optimizer.lr, total_steps,

@@ -51,6 +51,25 @@ std::vector<at::Tensor> reference(bool take_branch = true) {
 
 }  // namespace
 
+TEST_CASE("who waits for the other ranks' gradients is told, once in each backward that reduces") {
+  std::vector<std::vector<int>> calls(2);
+  const auto errors = run_ranks(2, [&](dist::Communicator& c) {
+    const Model m;
+    spec::Parallel options;
+    options.bucket_cap_mb = 3e-5;  // a bucket per parameter
+    int count = 0;
+    const auto sync = dist::make_gradient_sync(c, options, m.parameters(), {}, [&] { ++count; });
+    for (const bool last : {false, true, true, false, true}) {
+      sync->before_forward(last);
+      sync->backward(m.loss(kSamples), last);
+      calls[static_cast<size_t>(c.rank())].push_back(count);
+      if (last) sync->zero_grad();
+    }
+  });
+  CHECK(errors == Errors(2));
+  for (const auto& counts : calls) CHECK(counts == std::vector<int>{0, 1, 2, 2, 3});
+}
+
 TEST_CASE(
     "the sum of 1, 2, 3 and 9 ranks' gradients is the gradient of the whole batch, shards empty or not") {
   const auto expected = reference();

@@ -424,7 +424,7 @@ TEST_CASE("a rank that stands still is named with its peers' phases, its stacks 
   CHECK_THAT(job.last<Finish>(0)->text,
              StartsWith("FAILED  node 1 rank 2 (host h1, pid 102) at step 12") &&
                  Contains("hang: no progress for ") &&
-                 Contains("ranks 0, 1, 3: step 12, waiting for gradients of the other ranks") &&
+                 Contains("ranks 0, 1, 3: step 12, waiting for the other ranks") &&
                  Contains("rank 2: step 12, forward"));
 }
 

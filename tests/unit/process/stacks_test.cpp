@@ -41,14 +41,6 @@ struct Child {
   }
 };
 
-char state_of(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  std::string stat;
-  std::getline(in, stat);
-  const size_t end = stat.rfind(')');
-  return end == std::string::npos ? '?' : stat.at(end + 2);
-}
-
 void wait_for_state(pid_t pid, char state) {
   for (int i = 0; i < 10'000 && state_of(pid) != state; ++i) ::usleep(1000);
   REQUIRE(state_of(pid) == state);
@@ -92,6 +84,7 @@ TEST_CASE("a child that was stopped is seen where it stopped, and stays stopped"
   for (int i = 0; i < 3; ++i) {
     const std::string text = stacks_of(child.pid, 30);
     INFO(text);
+    CHECK(text.find("stopped by a signal (SIGCONT lets it go on)\nmain thread ") == 0);
     CHECK(text.find("stacks_test::rests_here()") != std::string::npos);
     wait_for_state(child.pid, 'T');
   }
@@ -170,5 +163,6 @@ TEST_CASE("why there are no stacks is told") {
   int status = 0;
   CHECK(::waitpid(pid, &status, 0) == pid);  // still its parent's to learn
   CHECK(WEXITSTATUS(status) == 7);
+  CHECK(state_of(pid) == '?');
   CHECK(stacks_of(pid, 1) == "no stacks: there is no process " + std::to_string(pid));
 }
