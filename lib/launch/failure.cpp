@@ -168,12 +168,20 @@ std::string hint_for(const Failure& failure, int64_t oom_kills, int64_t memory_l
 
 std::vector<std::string> last_lines(const std::filesystem::path& path, size_t max_lines) {
   constexpr std::streamoff kMaxBytes = 8 << 10;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
-  in.seekg(std::max<std::streamoff>(0, size - kMaxBytes));
+  std::string text;
+  for (const std::filesystem::path& file : {path, std::filesystem::path(path.string() + ".1")}) {
+    std::ifstream in(file, std::ios::binary | std::ios::ate);
+    const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
+    const std::streamoff wanted = std::min(size, kMaxBytes + 1 - static_cast<std::streamoff>(text.size()));
+    std::string end(static_cast<size_t>(std::max<std::streamoff>(0, wanted)), '\0');
+    in.seekg(size - wanted);
+    in.read(end.data(), static_cast<std::streamsize>(end.size()));
+    text.insert(0, end);
+  }
+  std::istringstream in(text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
-  if (size > kMaxBytes && lines.size() > 1) lines.erase(lines.begin());  // cut in its middle
+  if (text.size() > kMaxBytes && lines.size() > 1) lines.erase(lines.begin());  // cut in its middle
   if (lines.size() > max_lines)
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(max_lines));
   return lines;

@@ -3,19 +3,36 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/descriptor.h"
 #include "launch/console.h"
+#include "launch/log_file.h"
+#include "launch/plan.h"
 
 namespace trainer::launch {
+
+struct OutputOptions {
+  int fd = 1;                      // or 2
+  std::filesystem::path log = {};  // empty: none
+  int64_t log_max_bytes = 0;       // LogFile's
+  std::string prefix = {};         // of lines on the console
+  bool shows_lines = true;         // on the console
+  bool has_status = false;         // the stream may have status lines (core/log.h), which are never logged
+  bool shows_status = false;       // they, or the lines that a program draws over with \r, are the console's
+  std::vector<std::string> filters = {};    // lines with one of them go to filtered_log too
+  std::filesystem::path filtered_log = {};  // of all workers of the node
+};
+
+// What the plan has for one stream of a worker.
+OutputOptions output_options(const WorkerPlan& plan, const Assignment& assignment, int64_t local_rank,
+                             int fd);
 
 // One output stream of one worker: its bytes go to a log file at once, its complete lines to the console.
 class WorkerOutput {
  public:
-  // `fd`: 1 or 2. `shows_status`: its status lines (core/log.h) are the console's; others' are dropped. They
-  // are never logged. Throws SpecError when the log can't be created.
-  WorkerOutput(Descriptor pipe, int fd, const std::filesystem::path& log, std::string prefix,
-               bool shows_status);
+  // Throws SpecError when a log can't be created.
+  WorkerOutput(Descriptor pipe, OutputOptions options);
 
   enum class Pumped { kMore, kNothingNow, kEnd };
 
@@ -29,15 +46,16 @@ class WorkerOutput {
  private:
   void take(std::string_view bytes, Console& console);
   void show(std::string_view line, Console& console);
+  void show_redrawn(Console& console);
   void write_log(std::string_view bytes, Console& console);
 
+  OutputOptions options_;
   Descriptor pipe_;
-  Descriptor log_;
-  int fd_;
-  std::string prefix_;
-  bool shows_status_;
+  LogFile log_;
+  Descriptor filtered_;
   bool in_status_ = false;
-  std::string partial_;  // the line so far
+  bool redraws_ = false;  // the partial line is drawn as the status
+  std::string partial_;   // the line so far
 };
 
 }  // namespace trainer::launch

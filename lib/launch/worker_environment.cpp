@@ -96,7 +96,7 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, co
   set("TORCHELASTIC_MAX_RESTARTS", plan.max_restarts);
   set("TORCHELASTIC_USE_AGENT_STORE", "True");
   set("TORCHELASTIC_RUN_ID", plan.run_id);
-  set("TORCHELASTIC_ERROR_FILE", (worker_log_dir(plan, assignment, local_rank) / "error.json").string());
+  set("TORCHELASTIC_ERROR_FILE", fs::absolute(worker_log_dir(plan, assignment, local_rank) / "error.json").string());
   set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   if (plan.virtual_local_rank) set("CUDA_VISIBLE_DEVICES", device_at(env, local_rank));
   if (plan.threads_per_worker > 0) set("OMP_NUM_THREADS", plan.threads_per_worker);

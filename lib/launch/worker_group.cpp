@@ -73,11 +73,9 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   options.signal_mask = context_.worker_mask;
   options.inherited_fds = {progress.fd()};
   process::Process child = process::spawn(worker_command(plan, local_rank), env, options);
-  const int64_t rank = assignment_.first_rank + local_rank;
-  const std::string prefix = assignment_.world_size > 1 ? fmt::format("[{}] ", rank) : "";
   try {
-    WorkerOutput output(std::move(child.output), 1, log_dir / "stdout.log", prefix, rank == 0);
-    WorkerOutput errors(std::move(child.error), 2, log_dir / "stderr.log", prefix, false);
+    WorkerOutput output(std::move(child.output), output_options(plan, assignment_, local_rank, 1));
+    WorkerOutput errors(std::move(child.error), output_options(plan, assignment_, local_rank, 2));
     workers_.push_back(std::make_unique<Worker>(
         Worker{std::move(child), std::move(progress), std::move(output), std::move(errors)}));
   } catch (...) {

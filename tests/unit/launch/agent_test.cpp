@@ -126,8 +126,8 @@ bool all_dead(const std::vector<pid_t>& pids) {
 TEST_CASE("workers that end well give 0, prefixed lines and logs") {
   Driver driver("nproc=2", "echo out $RANK of $WORLD_SIZE; echo err $LOCAL_RANK >&2");
   REQUIRE(driver.wait() == 0);
-  CHECK_THAT(driver.out(), Contains("[0] out 0 of 2\n") && Contains("[1] out 1 of 2\n"));
-  CHECK_THAT(driver.err(), Contains("[0] err 0\n") && Contains("[1] err 1\n"));
+  CHECK_THAT(driver.out(), Contains("[0:0] out 0 of 2\n") && Contains("[0:1] out 1 of 2\n"));
+  CHECK_THAT(driver.err(), Contains("[0:0] err 0\n") && Contains("[0:1] err 1\n"));
   CHECK(driver.file("logs/attempt_0/1/stdout.log") == "out 1 of 2\n");
   CHECK(driver.file("logs/attempt_0/1/stderr.log") == "err 1\n");
 }
@@ -244,7 +244,7 @@ TEST_CASE("the agent passes a signal on as it is, like torchrun, and exits with 
     ::kill(driver.pid, signal);
     REQUIRE(driver.wait() == 128 + signal);
     CHECK(all_dead(pids));
-    CHECK_THAT(driver.out(), Contains("[0] stopped\n") && Contains("[1] stopped\n"));
+    CHECK_THAT(driver.out(), Contains("[0:0] stopped\n") && Contains("[0:1] stopped\n"));
     CHECK_THAT(driver.err(), Contains(name + ": stopping 2 workers") && !Contains("FAILED"));
   }
 }
@@ -318,7 +318,7 @@ TEST_CASE("lines of many workers never tear, though each is written in pieces") 
   for (std::string line; std::getline(in, line);) lines.insert(line);
   for (int rank = 0; rank < 8; ++rank) {
     for (int i = 1; i <= 200; ++i) {
-      expected.insert(fmt::format("[{}] begin {} {} middle end", rank, rank, i));
+      expected.insert(fmt::format("[0:{}] begin {} {} middle end", rank, rank, i));
     }
   }
   CHECK(lines.size() == expected.size());
@@ -338,15 +338,15 @@ TEST_CASE("a flood of output on both streams passes whole") {
   REQUIRE(driver.wait() == 0);
   CHECK(fs::file_size(driver.dir.path / "logs/attempt_0/0/stdout.log") == 25'000'000);
   CHECK(fs::file_size(driver.dir.path / "logs/attempt_0/1/stderr.log") == 25'000'000);
-  CHECK(fs::file_size(driver.dir.path / "out") == 2 * 500'000 * 54);
-  CHECK(fs::file_size(driver.dir.path / "err") == 2 * 500'000 * 54);
+  CHECK(fs::file_size(driver.dir.path / "out") == 2 * 500'000 * 56);
+  CHECK(fs::file_size(driver.dir.path / "err") == 2 * 500'000 * 56);
 }
 
 TEST_CASE("a line of a megabyte stays one line") {
   Driver driver("nproc=2", "head -c 1000000 /dev/zero | tr '\\0' x; echo");
   REQUIRE(driver.wait() == 0);
   std::istringstream in(driver.out());
-  for (std::string line; std::getline(in, line);) CHECK(line.size() == 1'000'004);
+  for (std::string line; std::getline(in, line);) CHECK(line.size() == 1'000'006);
 }
 
 TEST_CASE("when nobody reads the output the workers wait, and the agent can still be stopped") {

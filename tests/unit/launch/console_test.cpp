@@ -143,7 +143,7 @@ TEST_CASE("a line written in pieces is shown whole, and logged at once") {
   const TemporaryDirectory dir;
   Pipe worker, out;
   Console console(out.write.get(), out.write.get());
-  WorkerOutput output(std::move(worker.read), 1, dir.path / "log", "[3] ", false);
+  WorkerOutput output(std::move(worker.read), {.log = dir.path / "log", .prefix = "[3] "});
   write_text(worker.write, "first\nsec");
   CHECK(output.pump(console, 1 << 20) == WorkerOutput::Pumped::kNothingNow);
   console.flush();
@@ -165,7 +165,8 @@ TEST_CASE("status lines are drawn for the worker that may, and never logged") {
   Console console(terminal.tty.get(), terminal.tty.get());
   for (const bool shows : {true, false}) {
     Pipe worker;
-    WorkerOutput output(std::move(worker.read), 1, dir.path / "log", "", shows);
+    WorkerOutput output(std::move(worker.read),
+                        {.log = dir.path / "log", .has_status = true, .shows_status = shows});
     for (const char* text : {"a\n\rbar", " 1\nb\n", "\rbar 2\n\rbar 3\n", "c\r\n"}) {
       write_text(worker.write, text);
       output.pump(console, 1 << 20);
@@ -176,11 +177,11 @@ TEST_CASE("status lines are drawn for the worker that may, and never logged") {
   }
 }
 
-TEST_CASE("standard error has no status lines") {
+TEST_CASE("a stream that may have no status lines passes as it stands") {
   const TemporaryDirectory dir;
   Pipe worker, out;
   Console console(out.write.get(), out.write.get());
-  WorkerOutput output(std::move(worker.read), 2, dir.path / "log", "", true);
+  WorkerOutput output(std::move(worker.read), {.fd = 2, .log = dir.path / "log", .shows_status = true});
   write_text(worker.write, "\rtext\n");
   output.pump(console, 1 << 20);
   console.flush();
@@ -191,6 +192,91 @@ TEST_CASE("standard error has no status lines") {
 TEST_CASE("a log that cannot be written is named") {
   Pipe worker;
   CHECK_THROWS_MATCHES(
-      WorkerOutput(std::move(worker.read), 1, "/no/such/log", "", false), trainer::SpecError,
+      WorkerOutput(std::move(worker.read), {.log = "/no/such/log"}), trainer::SpecError,
       Catch::Matchers::Message("launch: cannot write the log /no/such/log: No such file or directory"));
+}
+
+TEST_CASE("what another program draws over is the status, and only its end is a line") {
+  Terminal terminal;
+  Console console(terminal.tty.get(), terminal.tty.get());
+  Pipe worker;
+  WorkerOutput output(std::move(worker.read), {.fd = 2, .prefix = "[0:0] ", .shows_status = true});
+  const auto shown = [&](const char* text) {
+    write_text(worker.write, text);
+    output.pump(console, 1 << 20);
+    console.flush();
+    return read_all(terminal.screen);
+  };
+  CHECK(shown("\r 1%") == "[0:0]  1%\x1b[K");
+  CHECK(shown("\r 2%\r 3%") == "\r[0:0]  3%\x1b[K");
+  CHECK(shown("\r100%\nnext\n") == "\r\x1b[K[0:0] 100%\n[0:0] next\n\x1b[K");
+  CHECK(shown("a\r") == "[0:0] a\x1b[K");  // as others draw
+  CHECK(shown("b\r") == "\r[0:0] b\x1b[K");
+}
+
+TEST_CASE("lines that the console does not show are logged, and filtered lines are logged twice") {
+  const TemporaryDirectory dir;
+  Pipe first, second, out;
+  Console console(out.write.get(), out.write.get());
+  OutputOptions options{.log = dir.path / "0", .prefix = "[0:0] ", .shows_lines = false};
+  options.filters = {"apple", "fig"};
+  options.filtered_log = dir.path / "filtered";
+  WorkerOutput hidden(std::move(first.read), options);
+  options.log = dir.path / "1";
+  options.prefix = "[0:1] ";
+  options.shows_lines = true;
+  WorkerOutput shown(std::move(second.read), options);
+  write_text(first.write, "an apple\na pear\n");
+  hidden.pump(console, 1 << 20);
+  write_text(second.write, "a fig\na plum\n");
+  shown.pump(console, 1 << 20);
+  console.flush();
+  CHECK(read_all(out.read) == "[0:1] a fig\n[0:1] a plum\n");
+  CHECK(trainer::read_file(dir.path / "0") == "an apple\na pear\n");
+  CHECK(trainer::read_file(dir.path / "1") == "a fig\na plum\n");
+  CHECK(trainer::read_file(dir.path / "filtered") == "[0:0] an apple\n[0:1] a fig\n");
+}
+
+TEST_CASE("a filtered log that cannot be written is named") {
+  Pipe worker;
+  OutputOptions options;
+  options.filters = {"a"};
+  options.filtered_log = "/no/such/log";
+  CHECK_THROWS_MATCHES(
+      WorkerOutput(std::move(worker.read), options), trainer::SpecError,
+      Catch::Matchers::Message("launch: cannot write the log /no/such/log: No such file or directory"));
+}
+
+TEST_CASE("the plan says what of a worker's output goes where") {
+  WorkerPlan plan;
+  plan.log_dir = "logs";
+  plan.nproc = 3;
+  plan.file_only = {0, 1, 3};
+  plan.files = {3, 3, 2};
+  plan.shown_ranks = {0, 1};
+  plan.log_max_bytes = 7;
+  plan.stderr_filters = {"x"};
+  const Assignment assignment{.world_size = 3};
+  const auto options = [&](int64_t rank, int fd) { return output_options(plan, assignment, rank, fd); };
+  CHECK(options(0, 1).log == "logs/attempt_0/0/stdout.log");
+  CHECK(options(0, 2).log == "logs/attempt_0/0/stderr.log");
+  CHECK(options(2, 1).log.empty());
+  CHECK(options(0, 1).log_max_bytes == 7);
+  CHECK(options(1, 2).prefix == "[0:1] ");
+  CHECK(options(0, 1).shows_lines);
+  CHECK_FALSE(options(1, 1).shows_lines);  // to the file only
+  CHECK(options(1, 2).shows_lines);
+  CHECK_FALSE(options(2, 2).shows_lines);
+  CHECK(options(0, 1).has_status);
+  CHECK_FALSE(options(0, 2).has_status);
+  CHECK(options(0, 1).shows_status);
+  CHECK_FALSE(options(1, 2).shows_status);
+  CHECK(options(0, 1).filters.empty());
+  CHECK(options(0, 2).filtered_log == "logs/attempt_0/filtered_stderr.log");
+  plan.shown_ranks = {1};
+  CHECK_FALSE(options(0, 1).shows_lines);
+  plan.is_trainer = false;
+  CHECK_FALSE(options(0, 1).has_status);
+  plan.log_to_files = false;
+  CHECK(options(0, 1).log.empty());
 }
