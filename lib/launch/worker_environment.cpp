@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "launch/plan.h"
@@ -28,6 +29,14 @@ fs::path attempt_dir(const WorkerPlan& plan, const Assignment& assignment) {
   const fs::path node =
       plan.log_dir_is_shared && plan.max_nodes > 1 ? fmt::format("node_{}", assignment.node_rank) : "";
   return plan.log_dir / node / fmt::format("attempt_{}", assignment.attempt);
+}
+
+// "SIGTERM,SIGINT"
+std::string signal_names(const std::vector<int>& signals) {
+  std::string names;
+  for (const int signal : signals)
+    names += fmt::format("{}SIG{}", names.empty() ? "" : ",", ::sigabbrev_np(signal));
+  return names;
 }
 
 }  // namespace
@@ -96,7 +105,9 @@ std::map<std::string, std::string> worker_environment(const WorkerPlan& plan, co
   set("TORCHELASTIC_MAX_RESTARTS", plan.max_restarts);
   set("TORCHELASTIC_USE_AGENT_STORE", "True");
   set("TORCHELASTIC_RUN_ID", plan.run_id);
-  set("TORCHELASTIC_ERROR_FILE", fs::absolute(worker_log_dir(plan, assignment, local_rank) / "error.json").string());
+  set("TORCHELASTIC_SIGNALS_TO_HANDLE", signal_names(plan.stop_signals));
+  set("TORCHELASTIC_ERROR_FILE",
+      fs::absolute(worker_log_dir(plan, assignment, local_rank) / "error.json").string());
   set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   if (plan.virtual_local_rank) set("CUDA_VISIBLE_DEVICES", device_at(env, local_rank));
   if (plan.threads_per_worker > 0) set("OMP_NUM_THREADS", plan.threads_per_worker);

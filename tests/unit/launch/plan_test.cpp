@@ -322,6 +322,7 @@ TEST_CASE("a worker's environment is torchrun's") {
   CHECK(env.at("TORCHELASTIC_RESTART_COUNT") == "0");
   CHECK(env.at("TORCHELASTIC_MAX_RESTARTS") == "3");
   CHECK(env.at("TORCHELASTIC_RUN_ID") == "id");
+  CHECK(env.at("TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
   CHECK(env.at("TORCHELASTIC_ERROR_FILE") ==
         std::filesystem::absolute("logs/node_2/attempt_0/1/error.json").string());
   CHECK(env.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
