@@ -20,10 +20,12 @@
 #include "launch/coordinator.h"
 #include "launch/link.h"
 #include "launch/node.h"
+#include "launch/node_setup.h"
 #include "launch/output_pump.h"
 #include "launch/preempt_trigger.h"
 #include "launch/rendezvous.h"
 #include "launch/store_process.h"
+#include "net/address.h"
 #include "net/connection.h"
 #include "net/probe.h"
 #include "net/socket.h"
@@ -33,6 +35,7 @@ namespace trainer::launch {
 namespace {
 
 constexpr double kProbeS = 10;
+constexpr double kAskAgainS = 2;
 constexpr double kFarewellS = 3;  // for the other nodes to take their Finish
 
 std::string host_name() {
@@ -58,18 +61,31 @@ class Agent {
     bool dropped = false;
   };
 
+  void set_up(const std::string& address, const std::string& address_from, bool hosts_output);
   void meet(int lost_endpoint);
   void host(net::ListeningSockets sockets, const Endpoint& endpoint);
   void make_coordinator();
   void join(std::unique_ptr<net::Connection> connection, const Endpoint& endpoint);
   Join make_join() const;
+  // The address that peers are told.
+  std::string advertised(const std::string& otherwise) const {
+    if (!plan_.local_addr.empty()) return plan_.local_addr;
+    return plan_.interface.empty() ? otherwise : net::address_of_interface(plan_.interface);
+  }
   net::Credentials credentials() const { return {plan_.run_id, plan_.token}; }
+  int64_t index_of(const Endpoint& endpoint) const {
+    return std::find(plan_.endpoints.begin(), plan_.endpoints.end(), endpoint) - plan_.endpoints.begin();
+  }
   void answer_probes(const std::string& address, Join& join);
   void probe(const Probe& probe);
   void on_peer(std::unique_ptr<net::Connection> connection);
   void on_peer_message(int64_t id, const Message& message);
   void drop(int64_t id);
   Endpoint open_store(int64_t world_size);
+
+  void look_elsewhere(size_t index);
+  void ask_elsewhere(std::unique_ptr<net::Connection> connection, size_t index);
+  void move_to(const Endpoint& endpoint);
 
   void to_coordinator(const Message& message);
   void from_coordinator(const Message& message);
@@ -89,7 +105,8 @@ class Agent {
   process::Reaper reaper_;
   Descriptor signal_fd_;
   std::string host_ = host_name();
-  GroupContext context_{loop_, outputs_, reaper_, plan_, signals_.old(), host_};
+  NodeSetup setup_;
+  GroupContext context_{loop_, outputs_, reaper_, plan_, setup_, signals_.old(), host_};
   Node node_;
   PreemptTrigger trigger_;
 
@@ -107,6 +124,9 @@ class Agent {
   int64_t last_peer_ = 0;
   std::unique_ptr<StoreProcess> store_;
   EventLoop::TimerId timer_ = 0;
+  // While it gathers nodes, the other endpoints are asked: this one may have been cut off.
+  std::map<size_t, std::unique_ptr<net::Connector>> elsewhere_connectors_;
+  std::map<size_t, std::unique_ptr<Link>> elsewhere_links_;
 
   int num_signals_ = 0;
   int last_signal_ = 0;
@@ -126,6 +146,7 @@ Agent::~Agent() = default;
 
 int Agent::run() {
   if (plan_.max_nodes == 1 && plan_.endpoints.empty()) {
+    set_up("", "", true);
     make_coordinator();
   } else {
     meet(-1);
@@ -147,6 +168,12 @@ int Agent::run() {
 }
 
 // --- meeting the other nodes ---
+
+void Agent::set_up(const std::string& address, const std::string& address_from, bool hosts_output) {
+  if (node_.last()) return;  // a new coordinator, but the node is the same
+  setup_ = set_up_node(plan_, host_, address, address_from, hosts_output);
+  for (const std::string& line : setup_.lines) print(line);
+}
 
 void Agent::meet(int lost_endpoint) {
   rendezvous_ = std::make_unique<Rendezvous>(
@@ -171,7 +198,15 @@ void Agent::host(net::ListeningSockets sockets, const Endpoint& endpoint) {
   listener_ =
       net::listen(loop_, std::move(sockets.sockets), credentials(),
                   [this](std::unique_ptr<net::Connection> connection) { on_peer(std::move(connection)); });
+  const net::Resolved resolved = net::resolve(advertised(endpoint.host), endpoint.port);
+  set_up(resolved.addresses.empty() ? endpoint.host : resolved.addresses.front().host(),
+         plan_.local_addr.empty() ? "the endpoint" : "launch.local_addr", true);
   make_coordinator();
+  if (!plan_.is_fixed()) {
+    for (size_t i = 0; i < plan_.endpoints.size(); ++i) {
+      if (plan_.endpoints[i] != endpoint) look_elsewhere(i);
+    }
+  }
   const std::string nodes = plan_.min_nodes == plan_.max_nodes
                                 ? std::to_string(plan_.max_nodes)
                                 : fmt::format("{} to {}", plan_.min_nodes, plan_.max_nodes);
@@ -193,9 +228,64 @@ void Agent::make_coordinator() {
                          [this](int64_t world_size) { return open_store(world_size); }},
       monotonic_ns());
   Join join = make_join();
-  if (plan_.max_nodes > 1) answer_probes(plan_.local_addr.empty() ? endpoint_.host : plan_.local_addr, join);
+  if (plan_.max_nodes > 1) answer_probes(advertised(endpoint_.host), join);
   coordinator_->join(0, join, monotonic_ns());
   set_timer();
+}
+
+// A coordinator of the same job at another endpoint, whose nodes went on while this one was cut off, is joined; until
+// workers run here it is asked again and again.
+void Agent::look_elsewhere(size_t index) {
+  elsewhere_links_.erase(index);
+  if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
+  const Endpoint& endpoint = plan_.endpoints[index];
+  elsewhere_connectors_[index] = net::connect(
+      loop_, endpoint.host, endpoint.port, credentials(),
+      monotonic_ns() + static_cast<int64_t>(kAskAgainS * 1e9),
+      {[this, index](std::unique_ptr<net::Connection> connection) {
+         loop_.defer([this, index,
+                      shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(connection))] {
+           ask_elsewhere(std::move(*shared), index);
+         });
+       },
+       [this, index](const std::string&) {
+         loop_.after(kAskAgainS, [this, index] { look_elsewhere(index); });
+       }});
+}
+
+void Agent::ask_elsewhere(std::unique_ptr<net::Connection> connection, size_t index) {
+  if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
+  const auto again = [this, index] { loop_.after(kAskAgainS, [this, index] { look_elsewhere(index); }); };
+  auto link =
+      std::make_unique<Link>(loop_, std::move(connection), plan_.heartbeat_s, plan_.heartbeat_timeout_s,
+                             Link::Hooks{[this, index, again](const Message& message) {
+                                           if (std::holds_alternative<Accepted>(message)) {
+                                             loop_.defer([this, index] { move_to(plan_.endpoints[index]); });
+                                           } else if (std::holds_alternative<Refused>(message)) {
+                                             again();
+                                           }
+                                         },
+                                         [again](const std::string&) { again(); }});
+  Join join = make_join();
+  join.last_attempt = coordinator_->attempt();
+  join.hosting = index_of(endpoint_);
+  join.address = advertised(link->local_address());
+  link->send(join);
+  elsewhere_links_[index] = std::move(link);
+}
+
+// The nodes that had come here follow.
+void Agent::move_to(const Endpoint& endpoint) {
+  if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
+  print(fmt::format("the job goes on at {}:{}: moving there", endpoint.host, endpoint.port));
+  loop_.cancel(timer_);
+  elsewhere_connectors_.clear();
+  elsewhere_links_.clear();
+  peers_.clear();
+  listener_.reset();
+  coordinator_.reset();
+  why_lost_.clear();
+  meet(static_cast<int>(index_of(endpoint_)));
 }
 
 Join Agent::make_join() const {
@@ -211,6 +301,7 @@ Join Agent::make_join() const {
   join.nproc = plan_.nproc;
   join.version = TRAINER_VERSION;
   join.spec_hash = plan_.spec_hash;
+  join.facts = encode_facts(setup_);
   return join;
 }
 
@@ -222,8 +313,11 @@ void Agent::join(std::unique_ptr<net::Connection> connection, const Endpoint& en
                   [this](const std::string& reason) {
                     loop_.defer([this, reason] { on_lost(reason); });  // the link is in the middle of a call
                   }});
+  const std::string address = advertised(link_->local_address());
+  set_up(address, plan_.local_addr.empty() ? "route to " + endpoint.host : "launch.local_addr",
+         plan_.node_rank == 0);
   Join join = make_join();
-  answer_probes(plan_.local_addr.empty() ? link_->local_address() : plan_.local_addr, join);
+  answer_probes(address, join);
   link_->send(join);
 }
 
@@ -274,6 +368,10 @@ void Agent::on_peer_message(int64_t id, const Message& message) {
   Peer& peer = peers_.at(id);
   if (peer.dropped) return;
   if (const auto* join = std::get_if<Join>(&message); join != nullptr && !peer.joined) {
+    if (join->hosting >= 0 && !coordinator_->is_further_than(*join, index_of(endpoint_) < join->hosting)) {
+      peer.link->send(Refused{"this coordinator is no further", false});
+      return drop(id);
+    }
     peer.joined = true;
     coordinator_->join(id, *join, monotonic_ns());
   } else if (peer.joined) {
@@ -330,6 +428,8 @@ void Agent::from_coordinator(const Message& message) {
     }
   } else if (const auto* ask = std::get_if<Probe>(&message)) {
     probe(*ask);
+  } else if (std::holds_alternative<Accepted>(message)) {
+    if (link_ != nullptr) print(fmt::format("joined the job at {}:{}", endpoint_.host, endpoint_.port));
   } else {
     node_.receive(message);
   }
@@ -367,8 +467,7 @@ void Agent::on_idle() {
   if (!why_lost_.empty())
     print(
         fmt::format("looking for the job again, at most {} s (launch.join_timeout_s)", plan_.join_timeout_s));
-  const auto at = std::find(plan_.endpoints.begin(), plan_.endpoints.end(), endpoint_);
-  meet(static_cast<int>(at - plan_.endpoints.begin()));
+  meet(static_cast<int>(index_of(endpoint_)));
 }
 
 void Agent::on_signal() {

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "launch/node_setup.h"
 
 namespace trainer::launch {
 namespace {
@@ -90,6 +91,7 @@ void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
   }
   Member& member = members_[id];
   member.join = join;
+  hooks_.send(id, Accepted{});
   if (join.last_attempt > attempt_) {
     attempt_ = join.last_attempt;
     restarts_.resume(join.restarts);
@@ -144,6 +146,11 @@ void Coordinator::lose(int64_t id, const std::string& reason, int64_t now_ns) {
   }
 }
 
+bool Coordinator::is_further_than(const Join& other, bool prefers_own) const {
+  if (state_ == State::kRunning || state_ == State::kStopping) return true;
+  return attempt_ != other.last_attempt ? attempt_ > other.last_attempt : prefers_own;
+}
+
 void Coordinator::gather(int64_t now_ns) {
   state_ = State::kGathering;
   timers_.fill(kNever);
@@ -188,9 +195,19 @@ void Coordinator::begin(int64_t now_ns) {
   const std::vector<int64_t> ids = order();
   const bool all_probed =
       std::all_of(ids.begin(), ids.end(), [&](int64_t id) { return members_.at(id).probed; });
-  if (ids.size() > 1 && plan_.preflight && !all_probed) {
+  if (all_probed || !plan_.preflight) return start();
+  std::vector<std::string> facts;
+  for (const int64_t id : ids) facts.push_back(members_.at(id).join.facts);
+  const Inspection inspection = inspect_nodes(facts);
+  if (!inspection.warnings.empty()) note(inspection.warnings);
+  if (!inspection.errors.empty()) {
+    return finish({static_cast<int>(ExitCode::kDistributed),
+                   "FAILED  before any worker was started\n" + inspection.errors, ""});
+  }
+  if (ids.size() > 1) {
     probe(ids, now_ns);
   } else {
+    members_.at(ids.front()).probed = true;
     start();
   }
 }
@@ -247,6 +264,13 @@ void Coordinator::fail_to_gather() {
 
 void Coordinator::start() {
   timers_.fill(kNever);
+  if (plan_.preflight_only) {
+    const size_t n = members_.size();
+    return finish({0,
+                   n == 1 ? "pre-flight: all is well"
+                          : fmt::format("pre-flight: all is well, {} nodes reach each other", n),
+                   ""});
+  }
   state_ = State::kRunning;
   const std::vector<int64_t> ids = order();
   ++attempt_;
@@ -265,6 +289,7 @@ void Coordinator::start() {
   int64_t node_rank = 0, first_rank = 0;
   for (auto& [id, member] : members_) {
     member.in_attempt = member.ended = member.raised = false;
+    member.num_preempted = 0;
   }
   for (const int64_t id : ids) {
     Member& member = members_.at(id);
@@ -321,6 +346,7 @@ void Coordinator::on_ended(int64_t id, const Ended& ended, int64_t now_ns) {
   Member& member = members_.at(id);
   if (ended.attempt != attempt_ || !member.in_attempt || member.ended) return;
   member.ended = true;
+  member.num_preempted = ended.num_preempted;
   num_preempted_ += ended.num_preempted;
   last_step_ = std::max(last_step_, ended.last_step);
   check_all_ended(now_ns);
@@ -359,6 +385,7 @@ void Coordinator::on_leave(int64_t id, const Leave& leave, int64_t now_ns) {
     return;
   }
   member.leaving = true;
+  member.leave_signal = leave.signal;
   if (!member.in_attempt || state_ == State::kGathering || state_ == State::kProbing) {
     hooks_.send(id, Finish{128 + leave.signal, leave.what + ": left the job", ""});
     hooks_.drop(id);
@@ -470,7 +497,7 @@ void Coordinator::end_hang(int64_t now_ns) {
 // A lost node is noticed by heartbeat, some time after its peers' workers have failed over it.
 const Failure* Coordinator::find_root() const {
   const Failure* root = root_cause(failures_);
-  if (root == nullptr) return nullptr;
+  if (root == nullptr || !blames_peers(*root)) return root;
   const int64_t window_ns = to_ns(plan_.heartbeat_timeout_s + 1);
   for (const Failure& failure : failures_) {
     if (failure.node_lost && failure.node_rank != root->node_rank &&
@@ -502,7 +529,10 @@ void Coordinator::decide(int64_t now_ns) {
   }
   std::erase_if(members_, [&](const auto& item) {
     if (!item.second.leaving) return false;
-    hooks_.send(item.first, Finish{static_cast<int>(ExitCode::kPreempted), "", ""});
+    const Member& gone = item.second;
+    const int code =
+        gone.num_preempted > 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + gone.leave_signal;
+    hooks_.send(item.first, Finish{code, "", ""});
     hooks_.drop(item.first);
     return true;
   });

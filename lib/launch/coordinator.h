@@ -36,6 +36,11 @@ class Coordinator {
   void lose(int64_t member, const std::string& reason, int64_t now_ns);
   void receive(int64_t member, const Message& message, int64_t now_ns);
 
+  // Of two coordinators that meet, which one's job goes on: one that runs, or has come further, else as is preferred.
+  bool is_further_than(const Join& other, bool prefers_own) const;
+  bool is_gathering() const { return state_ == State::kGathering || state_ == State::kProbing; }
+  int64_t attempt() const { return attempt_; }
+
   // When on_time() is to be called, unless something else happens before.
   int64_t deadline_ns() const;
   void on_time(int64_t now_ns);
@@ -51,6 +56,8 @@ class Coordinator {
     bool raised = false;   // they have the request in flight
     bool probed = false;   // it reached all peers
     bool leaving = false;  // it was told to stop, and the job goes on without it
+    int leave_signal = 0;
+    int64_t num_preempted = 0;
     int64_t node_rank = -1;
     int64_t previous_rank = -1;
     int64_t first_rank = 0;

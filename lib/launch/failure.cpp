@@ -47,6 +47,12 @@ bool contains_any(std::string_view text, std::initializer_list<const char*> word
                      [&](const char* word) { return text.find(word) != std::string_view::npos; });
 }
 
+std::string words_of(const Failure& failure) {
+  std::string words = failure.message;
+  for (const std::string& line : failure.tail) words += "\n" + line;
+  return words;
+}
+
 std::string hint_for_signal(int signal, int64_t oom_kills, int64_t memory_limit_bytes) {
   switch (signal) {
     case SIGKILL: {
@@ -76,6 +82,14 @@ void append_indented(std::string& text, const std::string& lines) {
 }
 
 }  // namespace
+
+bool blames_peers(const Failure& failure) {
+  return lost_peers(failure) ||
+         (failure.rank >= 0 &&
+          contains_any(words_of(failure),
+                       {"Connection closed by peer", "Connection reset by peer", "Broken pipe",
+                        "remote process exited or there was a network error", "Socket Timeout"}));
+}
 
 bool lost_peers(const Failure& failure) {
   return failure.rank >= 0 && failure.code == static_cast<int>(ExitCode::kDistributed);
@@ -146,8 +160,7 @@ std::string error_file_text(const Failure& failure, const std::string& descripti
 
 std::string hint_for(const Failure& failure, int64_t oom_kills, int64_t memory_limit_bytes) {
   if (failure.signal != 0) return hint_for_signal(failure.signal, oom_kills, memory_limit_bytes);
-  std::string said = failure.message;
-  for (const std::string& line : failure.tail) said += "\n" + line;
+  const std::string said = words_of(failure);
   if (said.find("hint:") != std::string::npos) return {};
   if (contains_any(said, {"CUDA out of memory", "CUDA error: out of memory", "HIP out of memory"}))
     return "the GPU's memory is full: a smaller batch, gradient accumulation or bf16 need less; nvidia-smi "
@@ -155,8 +168,7 @@ std::string hint_for(const Failure& failure, int64_t oom_kills, int64_t memory_l
            "whether other processes hold some";
   if (contains_any(said, {"EADDRINUSE", "Address already in use", "address already in use"}))
     return "another process listens on that port (ss -ltnp tells which)";
-  if (contains_any(said, {"Connection closed by peer", "Connection reset by peer", "Broken pipe",
-                          "remote process exited or there was a network error", "Socket Timeout"}))
+  if (blames_peers(failure))
     return "another rank or the network between them failed first: see the other ranks' logs";
   if (contains_any(said, {"unable to write to file </torch_", "insufficient shared memory", "/dev/shm"}))
     return "/dev/shm is too small for the data loader's workers (docker run --shm-size, or an emptyDir of "

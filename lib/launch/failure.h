@@ -35,6 +35,8 @@ const Failure* root_cause(const std::vector<Failure>& failures);
 
 // Whether it is what a rank says whose peers are gone: the cause may follow.
 bool lost_peers(const Failure& failure);
+// The same of any program, by its words.
+bool blames_peers(const Failure& failure);
 
 // The report that a job's output ends with: who, when, why, where to read on. `next_ns`: when the next worker
 // ended, 0 when none did later. `num_nodes`: above 1 the host is named.

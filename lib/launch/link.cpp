@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -40,9 +41,9 @@ void Link::lose(const std::string& reason) {
 // "?<our time>" is answered by "!<that time> <their time>"; messages begin with "{".
 void Link::beat() {
   const double silent_s = 1e-9 * static_cast<double>(monotonic_ns() - last_heard_ns_);
-  if (silent_s > timeout_s_) return lose(fmt::format("nothing heard from it for {:.1f} s", silent_s));
+  if (silent_s >= timeout_s_) return lose(fmt::format("nothing heard from it for {:.1f} s", silent_s));
   connection_->send(fmt::format("?{}", monotonic_ns()));
-  timer_ = loop_.after(heartbeat_s_, [this] { beat(); });
+  timer_ = loop_.after(std::min(heartbeat_s_, timeout_s_ - silent_s), [this] { beat(); });
 }
 
 void Link::on_frame(std::string_view frame) {

@@ -21,7 +21,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Assignment, attempt, node_rank, num_nodes, fi
                                    restarts, master_addr, master_port)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStatus, rank, pid, attached, step, phase, since_beat_s, busy_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, host, pid, node_rank, previous_rank, last_attempt, restarts, nproc,
-                                   version, spec_hash, address, probe_port, facts)
+                                   version, spec_hash, address, probe_port, facts, hosting)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ended, attempt, num_preempted, last_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leave, what, signal, at_once)
@@ -45,13 +45,17 @@ static void to_json(json& j, const AskSave&) {
   j = json::object();
 }
 static void from_json(const json&, AskSave&) {}
+static void to_json(json& j, const Accepted&) {
+  j = json::object();
+}
+static void from_json(const json&, Accepted&) {}
 
 namespace {
 
 constexpr std::array<const char*, std::variant_size_v<Message>> kNames = {
-    "join",   "exited", "ended",      "leave",      "ask_save", "raised", "stalled",
-    "status", "stacks", "probed",     "refused",    "probe",    "start",  "stop",
-    "raise",  "go",     "ask_status", "ask_stacks", "note",     "finish"};
+    "join",   "exited", "ended",  "leave",      "ask_save",   "raised", "stalled",
+    "status", "stacks", "probed", "refused",    "accepted",   "probe",  "start",
+    "stop",   "raise",  "go",     "ask_status", "ask_stacks", "note",   "finish"};
 
 template <size_t I = 0>
 Message decode_as(size_t index, const json& value) {

@@ -40,7 +40,10 @@ struct Join {  // first message of a connection
   std::string spec_hash;
   std::string address;     // of its peers' connections
   int64_t probe_port = 0;  // where it answers probes
-  std::string facts;       // preflight's NodeFacts
+  std::string facts;       // encode_facts()
+  // A node that hosts a coordinator with no attempt running looks for one that is further: the number of its endpoint;
+  // -1: it hosts none.
+  int64_t hosting = -1;
 };
 struct Exited {  // one worker, not well
   int64_t attempt = 0;
@@ -86,6 +89,7 @@ struct Refused {  // and then the connection is closed; `final`: trying again is
   std::string reason;
   bool final = true;
 };
+struct Accepted {};  // the answer to Join, else
 struct Probe {
   std::vector<std::string> hosts;  // of peers, for people
   std::vector<Endpoint> peers;
@@ -124,8 +128,9 @@ struct Finish {
   std::string error_file;  // torchelastic's, of the whole job; empty: it did not fail
 };
 
-using Message = std::variant<Join, Exited, Ended, Leave, AskSave, Raised, Stalled, Status, Stacks, Probed,
-                             Refused, Probe, Start, Stop, Raise, Go, AskStatus, AskStacks, Note, Finish>;
+using Message =
+    std::variant<Join, Exited, Ended, Leave, AskSave, Raised, Stalled, Status, Stacks, Probed, Refused,
+                 Accepted, Probe, Start, Stop, Raise, Go, AskStatus, AskStacks, Note, Finish>;
 
 std::string encode(const Message& message);
 // Throws DistributedError when it is not one.

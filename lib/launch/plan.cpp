@@ -258,6 +258,8 @@ WorkerPlan plan_workers(const spec::Launch& launch, const std::optional<spec::Ha
 
   resolve_output(launch, plan);
 
+  plan.machine = machine;
+  plan.uses_gpus = hardware && hardware->device != spec::DeviceChoice::kCpu && !machine.gpus.empty();
   plan.cores = machine.cores;
   plan.threads_per_worker = hardware ? hardware->threads_per_worker : 0;
   plan.virtual_local_rank = launch.virtual_local_rank;

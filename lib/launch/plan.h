@@ -28,6 +28,9 @@ struct WorkerPlan {
   std::map<std::string, std::string> env;  // over the inherited environment, under the contract's variables
   bool is_trainer = true;                  // the workers are this program: their exit codes have our meanings
   int64_t nproc = 1;                       // workers of this node
+  hardware::Machine machine;
+  bool uses_gpus = false;            // the workers, one each
+  std::filesystem::path output_dir;  // of the job; empty: it has none
   std::string run_id = "none";
   std::string role = "default";  // torchrun's ROLE_NAME
   std::string token;             // of the control plane's handshake
@@ -43,6 +46,7 @@ struct WorkerPlan {
   std::string interface;            // of the control plane, and of Gloo and NCCL; empty: by the route
   spec::Network network = spec::Network::kAuto;
   bool preflight = true;
+  bool preflight_only = false;  // and then end
   double join_timeout_s = 600;  // until min_nodes are there
   double last_call_s = 5;       // from min_nodes on, for more
   double heartbeat_s = 1;
@@ -113,9 +117,6 @@ World planned_world(const WorkerPlan& plan);
 
 // argv for re-executing this program: its own path, then `arguments`.
 std::vector<std::string> self_command(std::vector<std::string> arguments);
-
-// This process's own environment.
-std::map<std::string, std::string> inherited_environment();
 
 // This process's own environment.
 std::map<std::string, std::string> inherited_environment();

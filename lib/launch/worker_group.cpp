@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -65,6 +67,12 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   report::Progress progress = report::Progress::create();
   Console& console = context_.outputs.console();
   std::map<std::string, std::string> env = worker_environment(plan, assignment_, local_rank);
+  if (plan.threads_per_worker == 0 && std::getenv("OMP_NUM_THREADS") == nullptr &&
+      !plan.env.contains("OMP_NUM_THREADS")) {
+    env["OMP_NUM_THREADS"] =
+        std::to_string(worker_threads(context_.setup.placement, local_rank, plan.nproc, plan.cores));
+  }
+  env.insert(context_.setup.network.begin(), context_.setup.network.end());
   env["TRAINER_CONSOLE"] = console.is_terminal() ? "terminal" : "plain";
   if (console.is_terminal()) env["COLUMNS"] = std::to_string(console.columns());
   env["TRAINER_PROGRESS_FD"] = std::to_string(progress.fd());
@@ -72,6 +80,12 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   process::SpawnOptions options;
   options.signal_mask = context_.worker_mask;
   options.inherited_fds = {progress.fd()};
+  const Placement& placement = context_.setup.placement;
+  if (!placement.workers.empty()) {
+    const Binding& binding = placement.workers[static_cast<size_t>(local_rank)];
+    options.cpus = binding.cpus;
+    options.memory_nodes = binding.memory_nodes;
+  }
   process::Process child = process::spawn(worker_command(plan, local_rank), env, options);
   try {
     WorkerOutput output(std::move(child.output), output_options(plan, assignment_, local_rank, 1));
@@ -84,6 +98,9 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   }
   ++running_;
   Worker& worker = *workers_.back();
+  if (worker.process.binding_error != 0 && local_rank == 0)
+    print(fmt::format("warning: the workers are not bound to their CPUs: {}",
+                      std::strerror(worker.process.binding_error)));
   const size_t index = workers_.size() - 1;
   context_.loop.add(worker.process.pidfd.get(), EPOLLIN, [this, index](uint32_t) { on_exit(index); });
   context_.outputs.watch(worker.output);

@@ -9,6 +9,7 @@
 #include "core/event_loop.h"
 #include "launch/failure.h"
 #include "launch/messages.h"
+#include "launch/node_setup.h"
 #include "launch/output.h"
 #include "launch/output_pump.h"
 #include "launch/plan.h"
@@ -24,6 +25,7 @@ struct GroupContext {
   OutputPump& outputs;
   process::Reaper& reaper;
   const WorkerPlan& plan;
+  const NodeSetup& setup;
   const sigset_t& worker_mask;  // signals blocked in workers
   std::string host;             // this node's name
 };
