@@ -83,6 +83,7 @@ class Agent {
   void drop(int64_t id);
   Endpoint open_store(int64_t world_size);
 
+  void look_around();
   void look_elsewhere(size_t index);
   void ask_elsewhere(std::unique_ptr<net::Connection> connection, size_t index);
   void move_to(const Endpoint& endpoint);
@@ -125,6 +126,7 @@ class Agent {
   std::unique_ptr<StoreProcess> store_;
   EventLoop::TimerId timer_ = 0;
   // While it gathers nodes, the other endpoints are asked: this one may have been cut off.
+  bool looks_around_ = false;
   std::map<size_t, std::unique_ptr<net::Connector>> elsewhere_connectors_;
   std::map<size_t, std::unique_ptr<Link>> elsewhere_links_;
 
@@ -202,11 +204,6 @@ void Agent::host(net::ListeningSockets sockets, const Endpoint& endpoint) {
   set_up(resolved.addresses.empty() ? endpoint.host : resolved.addresses.front().host(),
          plan_.local_addr.empty() ? "the endpoint" : "launch.local_addr", true);
   make_coordinator();
-  if (!plan_.is_fixed()) {
-    for (size_t i = 0; i < plan_.endpoints.size(); ++i) {
-      if (plan_.endpoints[i] != endpoint) look_elsewhere(i);
-    }
-  }
   const std::string nodes = plan_.min_nodes == plan_.max_nodes
                                 ? std::to_string(plan_.max_nodes)
                                 : fmt::format("{} to {}", plan_.min_nodes, plan_.max_nodes);
@@ -235,9 +232,20 @@ void Agent::make_coordinator() {
 
 // A coordinator of the same job at another endpoint, whose nodes went on while this one was cut off, is joined; until
 // workers run here it is asked again and again.
+void Agent::look_around() {
+  const bool looks = coordinator_ != nullptr && coordinator_->is_gathering() && !plan_.is_fixed();
+  if (looks == looks_around_) return;
+  looks_around_ = looks;
+  elsewhere_connectors_.clear();
+  elsewhere_links_.clear();
+  for (size_t i = 0; looks && i < plan_.endpoints.size(); ++i) {
+    if (plan_.endpoints[i] != endpoint_) look_elsewhere(i);
+  }
+}
+
 void Agent::look_elsewhere(size_t index) {
   elsewhere_links_.erase(index);
-  if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
+  if (!looks_around_) return;
   const Endpoint& endpoint = plan_.endpoints[index];
   elsewhere_connectors_[index] = net::connect(
       loop_, endpoint.host, endpoint.port, credentials(),
@@ -279,11 +287,10 @@ void Agent::move_to(const Endpoint& endpoint) {
   if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
   print(fmt::format("the job goes on at {}:{}: moving there", endpoint.host, endpoint.port));
   loop_.cancel(timer_);
-  elsewhere_connectors_.clear();
-  elsewhere_links_.clear();
+  coordinator_.reset();
+  look_around();
   peers_.clear();
   listener_.reset();
-  coordinator_.reset();
   why_lost_.clear();
   meet(static_cast<int>(index_of(endpoint_)));
 }
@@ -437,6 +444,7 @@ void Agent::from_coordinator(const Message& message) {
 
 void Agent::set_timer() {
   loop_.cancel(timer_);
+  look_around();
   if (coordinator_ == nullptr || coordinator_->deadline_ns() == std::numeric_limits<int64_t>::max()) return;
   timer_ = loop_.at(coordinator_->deadline_ns(), [this] {
     coordinator_->on_time(monotonic_ns());

@@ -201,8 +201,9 @@ void Coordinator::begin(int64_t now_ns) {
   const Inspection inspection = inspect_nodes(facts);
   if (!inspection.warnings.empty()) note(inspection.warnings);
   if (!inspection.errors.empty()) {
-    return finish({static_cast<int>(ExitCode::kDistributed),
-                   "FAILED  before any worker was started\n" + inspection.errors, ""});
+    const ExitCode code = plan_.max_nodes == 1 ? ExitCode::kUsage : ExitCode::kDistributed;
+    return finish(
+        {static_cast<int>(code), "pre-flight, before any worker was started:\n" + inspection.errors, ""});
   }
   if (ids.size() > 1) {
     probe(ids, now_ns);

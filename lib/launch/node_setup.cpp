@@ -65,7 +65,7 @@ Inspection inspect_nodes(const std::vector<std::string>& facts) {
     for (const Check& check : checks) {
       if (check.status == Check::Status::kOk) continue;
       (check.status == Check::Status::kError ? inspection.errors : inspection.warnings) +=
-          "\n" + who + describe(std::vector<Check>{check}, false);
+          "\n" + who + describe({check}, false);
     }
   };
   for (const std::string& text : facts) {
@@ -81,6 +81,7 @@ Inspection inspect_nodes(const std::vector<std::string>& facts) {
   add("", compare_facts(nodes));
   for (std::string* lines : {&inspection.errors, &inspection.warnings}) {
     if (!lines->empty()) lines->erase(0, 1);
+    while (lines->ends_with('\n')) lines->pop_back();
   }
   return inspection;
 }

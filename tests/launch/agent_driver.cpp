@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   trainer::launch::WorkerPlan plan;
   plan.log_dir = "logs";
   plan.is_trainer = false;
+  plan.numa_binding = trainer::spec::NumaBinding::kNone;
   int i = 1;
   for (; i < argc && std::string_view(argv[i]) != "--"; ++i) {
     const std::string argument = argv[i];

@@ -384,8 +384,8 @@ TEST_CASE("a program that cannot be run is named") {
 TEST_CASE("a log directory that cannot be made is named") {
   Driver driver("nproc=1 log_dir=/proc/no-logs", "true");
   REQUIRE(driver.wait() == 2);
-  CHECK_THAT(driver.err(), Contains("launch: cannot make the log directory /proc/no-logs/attempt_0/0: ") &&
-                               Contains("\n  hint: job.output_dir must be writable\n"));
+  CHECK_THAT(driver.err(), Contains("log directory: /proc/no-logs: cannot write in /proc: ") &&
+                               Contains("\n  hint: choose another launch.log_dir\n"));
 }
 
 TEST_CASE("too few file descriptors are an error with a hint") {

@@ -217,7 +217,13 @@ TEST_CASE("a rank that lost its peers gives the cause half a second to show") {
 TEST_CASE("a node that is lost ends a job of fixed size, and is named before those who failed over it") {
   Job job(fixed(3));
   for (const int64_t id : {0, 1, 2}) job.join(id, id);
-  job.fail(2, 4, 1, job.now);  // its peer is gone
+  Failure consequence;
+  consequence.node_rank = 2;
+  consequence.rank = 4;
+  consequence.code = 1;
+  consequence.time_ns = job.now;
+  consequence.tail = {"RuntimeError: Connection closed by peer [10.0.0.2]:1"};
+  job.receive(2, Exited{0, consequence});
   job.pass(3);
   job.coordinator->lose(1, "nothing heard from it for 4.0 s", job.now);
   job.end(0);
@@ -225,6 +231,31 @@ TEST_CASE("a node that is lost ends a job of fixed size, and is named before tho
   CHECK(job.last<Finish>(0)->code == 4);
   CHECK_THAT(job.last<Finish>(2)->text,
              StartsWith("FAILED  node 1 (host h1), lost") && Contains("nothing heard from it for 4.0 s"));
+}
+
+TEST_CASE("a node that is lost after a failure is not its cause") {
+  Job job(fixed(3));
+  for (const int64_t id : {0, 1, 2}) job.join(id, id);
+  job.fail(2, 4, 7, job.now);
+  job.coordinator->lose(1, "closed by the peer", job.now);
+  job.end(0);
+  job.end(2);
+  CHECK(job.last<Finish>(0)->code == 7);
+}
+
+TEST_CASE("of two coordinators the one goes on that runs or is further") {
+  Job job(elastic(2, 3));
+  job.join(0);
+  Join other;
+  CHECK(job.coordinator->is_gathering());
+  CHECK(job.coordinator->is_further_than(other, true));
+  CHECK_FALSE(job.coordinator->is_further_than(other, false));
+  other.last_attempt = 0;
+  CHECK_FALSE(job.coordinator->is_further_than(other, true));
+  job.join(1);
+  job.pass(6);
+  CHECK_FALSE(job.coordinator->is_gathering());
+  CHECK(job.coordinator->is_further_than(other, false));
 }
 
 TEST_CASE("a failed attempt is followed by another while the budget of the whole job lasts") {
@@ -321,8 +352,7 @@ TEST_CASE("an elastic job goes on without a node that leaves, down to its minimu
   job.receive(1, Leave{"SIGTERM", SIGTERM, false});
   CHECK(job.last<Raise>(0)->signal == SIGTERM);
   for (const int64_t id : {0, 1, 2}) job.end(id, 2);
-  CHECK(job.last<Finish>(1)->code == 75);
-  job.pass(0);
+  CHECK(job.last<Finish>(1)->code == 75);  // it has saved
   job.pass(6);
   CHECK(job.attempt() == 1);
   CHECK(job.last<Start>(2)->assignment.num_nodes == 2);
