@@ -512,7 +512,10 @@ void Coordinator::decide(int64_t now_ns) {
   timers_.fill(kNever);
   const bool was_asked = interrupted_ || rescaling_;
   // What workers say that were told to stop is no failure.
-  if (was_asked) std::erase_if(failures_, [](const Failure& failure) { return failure.after_stop; });
+  if (was_asked) {
+    std::erase_if(failures_,
+                  [](const Failure& failure) { return failure.after_stop || blames_peers(failure); });
+  }
   const Failure* root = find_root();
   const bool all_done = num_preempted_ == 0 && num_stopped_ == 0;
   const bool only_left = root != nullptr && root->node_lost && is_elastic() && !interrupted_;

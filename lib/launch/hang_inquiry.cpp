@@ -16,11 +16,20 @@ constexpr size_t kMaxSuspects = 4;
 
 std::string where(const RankStatus& rank) {
   if (!rank.attached) return "no news from it";
-  return fmt::format("step {}, {}", rank.step, to_string(static_cast<report::Phase>(rank.phase)));
+  const char* state = rank.state == 'T'   ? ", stopped by a signal"
+                      : rank.state == 'D' ? ", stuck in the kernel"
+                                          : "";
+  return fmt::format("step {}, {}{}", rank.step, to_string(static_cast<report::Phase>(rank.phase)), state);
 }
 
 bool waits_for_peers(const RankStatus& rank) {
-  return !rank.attached || static_cast<report::Phase>(rank.phase) == report::Phase::kSync;
+  if (rank.state == 'T' || rank.state == 'D') return false;  // whatever it did when it was stopped
+  const auto phase = static_cast<report::Phase>(rank.phase);
+  return !rank.attached || phase == report::Phase::kSync || phase == report::Phase::kJoining;
+}
+
+bool is_halted(const RankStatus& rank) {
+  return rank.state == 'T' || rank.state == 'D';
 }
 
 }  // namespace
@@ -39,6 +48,8 @@ void HangInquiry::choose_suspects() {
   std::sort(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   suspects_ = ranks_;
   if (!std::all_of(ranks_.begin(), ranks_.end(), waits_for_peers)) std::erase_if(suspects_, waits_for_peers);
+  if (std::any_of(suspects_.begin(), suspects_.end(), is_halted))
+    std::erase_if(suspects_, [](const RankStatus& rank) { return !is_halted(rank); });
   if (suspects_.empty()) return;
   const auto is_behind = [](const RankStatus& a, const RankStatus& b) { return a.step < b.step; };
   const int64_t least = std::min_element(suspects_.begin(), suspects_.end(), is_behind)->step;

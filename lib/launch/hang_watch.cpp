@@ -86,7 +86,8 @@ void HangWatch::check() {
   for (const RankStatus& rank : group_->status()) {
     any_attached |= rank.attached;
     const auto phase = static_cast<report::Phase>(rank.phase);
-    const bool unstepped = rank.step == 0 || phase == report::Phase::kCheckpoint;
+    const bool unstepped =
+        rank.step == 0 || phase == report::Phase::kCheckpoint || phase == report::Phase::kFinishing;
     const double allowed = unstepped ? kTimesUnstepped * timeout : timeout;
     if (!rank.attached || rank.since_beat_s < allowed || told_) continue;
     told_ = true;  // the coordinator ends the attempt

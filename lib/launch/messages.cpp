@@ -19,7 +19,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, node_rank, rank, node_lost, host, pi
                                    core_dumped, after_stop, message, step, hint, log, tail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Assignment, attempt, node_rank, num_nodes, first_rank, world_size,
                                    restarts, master_addr, master_port)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStatus, rank, pid, attached, step, phase, since_beat_s, busy_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStatus, rank, pid, attached, step, phase, since_beat_s, busy_ns, state)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, host, pid, node_rank, previous_rank, last_attempt, restarts, nproc,
                                    version, spec_hash, address, probe_port, facts, hosting)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, failure)

@@ -23,6 +23,7 @@ struct RankStatus {
   uint32_t phase = 0;       // report::Phase
   double since_beat_s = 0;  // without a sign of progress
   int64_t busy_ns = 0;      // outside of waiting for peers, so far
+  int state = 0;            // process::state_of()
 };
 
 // --- from a node ---

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "hardware/cgroup.h"
 #include "hardware/machine.h"
+#include "process/stacks.h"
 #include "report/error_file.h"
 
 namespace trainer::launch {
@@ -206,11 +207,19 @@ void WorkerGroup::raise(int64_t id, bool stop, int signal) {
     }
   }
   if (!stop) return;
-  if (num_asked == running_) {
+  if (num_asked == running_ && !is_preparing()) {
     enter(Phase::kAsked, context_.plan.preempt_grace_s, &WorkerGroup::on_preempt_grace_over);
   } else {
     this->stop(signal != 0 ? signal : SIGTERM);
   }
+}
+
+// No rank has begun a step: there is nothing to save.
+bool WorkerGroup::is_preparing() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+    const report::ProgressPage& page = worker->progress.page();
+    return page.step == 0 && page.phase <= report::Phase::kLoading;
+  });
 }
 
 void WorkerGroup::on_preempt_grace_over() {
@@ -231,7 +240,8 @@ std::vector<RankStatus> WorkerGroup::status() const {
     const report::ProgressPage& page = workers_[i]->progress.page();
     ranks.push_back({rank_of(i), workers_[i]->process.pid, page.attached != 0, page.step,
                      static_cast<uint32_t>(page.phase.load()),
-                     1e-9 * static_cast<double>(now_ns - page.beat_ns), page.busy_ns});
+                     1e-9 * static_cast<double>(now_ns - page.beat_ns), page.busy_ns,
+                     process::state_of(workers_[i]->process.pid)});
   }
   return ranks;
 }

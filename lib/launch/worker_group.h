@@ -79,6 +79,7 @@ class WorkerGroup {
   void enter(Phase phase, double seconds, void (WorkerGroup::*then)());
   void end();
   void finish_processes();
+  bool is_preparing() const;
   void print(const std::string& text);
   void signal_running(int signal);
   int64_t rank_of(size_t index) const { return assignment_.first_rank + static_cast<int64_t>(index); }

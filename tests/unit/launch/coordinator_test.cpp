@@ -451,11 +451,26 @@ TEST_CASE("a rank that stands still is named with its peers' phases, its stacks 
   job.end(0);
   job.end(1);
   CHECK(job.last<Finish>(0)->code == 4);
-  CHECK_THAT(job.last<Finish>(0)->text,
-             StartsWith("FAILED  node 1 rank 2 (host h1, pid 102) at step 12") &&
-                 Contains("hang: no progress for ") &&
-                 Contains("ranks 0, 1, 3: step 12, waiting for the other ranks") &&
-                 Contains("rank 2: step 12, forward"));
+  CHECK_THAT(job.last<Finish>(0)->text, StartsWith("FAILED  node 1 rank 2 (host h1, pid 102) at step 12") &&
+                                            Contains("hang: no progress for ") &&
+                                            Contains("ranks 0, 1, 3: step 12, waiting for the other ranks") &&
+                                            Contains("rank 2: step 12, forward"));
+}
+
+TEST_CASE("a rank that a signal has stopped is to blame, though it was stopped while it waited") {
+  using trainer::report::Phase;
+  Job job(fixed(1));
+  job.join(0, 0);
+  job.receive(0, Stalled{0, 0, 60});
+  const auto waiting = static_cast<uint32_t>(Phase::kSync);
+  job.receive(0, Status{0,
+                        -1,
+                        {RankStatus{0, 100, true, 9, waiting, 61, 0, 'S'},
+                         RankStatus{1, 101, true, 9, waiting, 61, 0, 'T'}}});
+  CHECK(job.last<AskStacks>(0)->rank == 1);
+  job.receive(0, Stacks{0, 1, "x"});
+  job.end(0);
+  CHECK_THAT(job.last<Finish>(0)->text, Contains("rank 1: step 9, ") && Contains(", stopped by a signal"));
 }
 
 TEST_CASE("a hang on a node that does not answer is reported without its stacks") {
