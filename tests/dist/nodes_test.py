@@ -23,7 +23,7 @@ ISOLATED = False
 LAUNCHER = WORKER = None
 PORT = 29400
 ACT_S = 10  # twice what is promised: a loaded machine is not at fault
-SOAK_FAULTS = 4
+SOAK_FAULTS = 3
 NPROC = 2
 OWN_FLAGS = {"--grace-s": 1, "--last-call-s": 1}  # torchrun has no such flags
 
