@@ -18,6 +18,7 @@
 #include "launch/agent.h"
 #include "launch/plan.h"
 #include "launch_flags.h"
+#include "libtorch.h"
 #include "log_directory.h"
 #include "spec/fault.h"
 
@@ -142,6 +143,7 @@ int launch_program(ProgramFlags flags) {
   } else {
     plan.log_dir = make_log_directory(spec.log_dir, spec.run_id);
   }
+  find_libtorch_for_workers();  // the store's
   const int code = launch::run_agent(plan);
   if (temporary && code == 0) temporary->remove();
   return code;
@@ -163,6 +165,8 @@ std::function<void(std::vector<std::string>&)> add_launch(CLI::App& cli, std::fu
   // The job file's default is a worker for each GPU.
   flags->launch.defaults.push_back(
       {"trainer launch", "nproc_per_node", spec::LaunchKey::Kind::kText, "1", true});
+  flags->launch.defaults.push_back(  // torchrun's
+      {"trainer launch", "numa_binding", spec::LaunchKey::Kind::kText, "none", true});
   add_launch_flags(*launch, flags->launch);
   launch->add_flag("-m,--module", flags->module, "PROGRAM is a Python module, as of python -m");
   launch->add_flag("--no-python,--no_python", flags->no_python, "PROGRAM is executed as it is");

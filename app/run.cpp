@@ -46,6 +46,7 @@ int run_as_agent(const JobFlags& flags) {
   // Faults of the job are found here once, before any worker starts.
   const Job job = resolve(spec, launch::planned_world(plan), static_cast<int64_t>(machine.gpus.size()));
   check_files(job);
+  plan.output_dir = job.output_dir;
   plan.log_dir = job.output_dir / "logs";
   find_libtorch_for_workers();
   plan.log_dir_is_shared = spec.launch.log_dir.empty() || !plan.log_to_files;

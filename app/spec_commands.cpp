@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "commands.h"
 #include "hardware/machine.h"
+#include "launch/agent.h"
 #include "launch/plan.h"
 #include "launch_flags.h"
 #include "spec/load.h"
@@ -39,14 +41,23 @@ void add_init(CLI::App& cli, std::function<int()>& command) {
 }
 
 void add_check(CLI::App& cli, std::function<int()>& command) {
-  auto* check = cli.add_subcommand("check", "Validate a job and print what it resolves to; trains nothing");
+  auto* check = cli.add_subcommand(
+      "check",
+      "Validate a job and print what it resolves to, or with --preflight look at its nodes; trains nothing");
   auto flags = std::make_shared<JobFlags>();
   add_job_flags(*check, *flags);
   check->callback([&command, flags] {
     command = [flags] {
       spec::JobSpec spec = load_spec(*flags);
-      const launch::WorkerPlan plan =
-          launch::plan_workers(spec.launch, spec.hardware, hardware::detect(), {});
+      launch::WorkerPlan plan = launch::plan_workers(spec.launch, spec.hardware, hardware::detect(), {});
+      // With --preflight: only look at this node and, with several nodes (start it on all), at whether each reaches each.
+      const auto is_preflight = [](const spec::Flag& flag) { return flag.key == "preflight"; };
+      if (std::any_of(flags->launch.said.begin(), flags->launch.said.end(), is_preflight)) {
+        plan.preflight = plan.preflight_only = true;
+        plan.output_dir = spec.job.output_dir.empty() ? "runs/" + spec.job.name : spec.job.output_dir;
+        plan.log_dir = plan.output_dir / "logs";
+        return launch::run_agent(plan);
+      }
       return run_torch_command({"check", flags->job_path, flags->overrides, launch::planned_world(plan)});
     };
   });

@@ -44,6 +44,7 @@ NodeSetup set_up_node(const WorkerPlan& plan, const std::string& host, const std
   if (hosts_output) input.output_dir = plan.output_dir;
   input.log_dir = plan.log_dir;
   if (plan.preflight) setup.checks = check_node(input);
+  if (plan.preflight_only) setup.lines.push_back(describe(setup.checks, true));
   setup.facts = {host,
                  TRAINER_VERSION,
                  TRAINER_LIBTORCH_VERSION,
@@ -64,8 +65,9 @@ Inspection inspect_nodes(const std::vector<std::string>& facts) {
   const auto add = [&](const std::string& who, const std::vector<Check>& checks) {
     for (const Check& check : checks) {
       if (check.status == Check::Status::kOk) continue;
-      (check.status == Check::Status::kError ? inspection.errors : inspection.warnings) +=
-          "\n" + who + describe({check}, false);
+      std::string& lines = check.status == Check::Status::kError ? inspection.errors : inspection.warnings;
+      lines += "\n" + who + describe({check}, false);
+      while (lines.ends_with('\n')) lines.pop_back();
     }
   };
   for (const std::string& text : facts) {
@@ -81,7 +83,6 @@ Inspection inspect_nodes(const std::vector<std::string>& facts) {
   add("", compare_facts(nodes));
   for (std::string* lines : {&inspection.errors, &inspection.warnings}) {
     if (!lines->empty()) lines->erase(0, 1);
-    while (lines->ends_with('\n')) lines->pop_back();
   }
   return inspection;
 }
