@@ -44,6 +44,12 @@ std::string host_name() {
   return name.data();
 }
 
+std::vector<int> handled_signals(const WorkerPlan& plan) {
+  std::vector<int> signals = plan.stop_signals;
+  signals.push_back(SIGUSR1);
+  return signals;
+}
+
 class Agent {
  public:
   explicit Agent(const WorkerPlan& plan);
@@ -137,6 +143,7 @@ class Agent {
 
 Agent::Agent(const WorkerPlan& plan)
     : plan_(plan),
+      signals_(handled_signals(plan)),
       signal_fd_(::signalfd(-1, &signals_.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
       node_(context_, {[this](const Message& message) { to_coordinator(message); },
                        [this](const Finish& finish) { this->finish(finish); }, [this] { on_idle(); }}),
@@ -482,7 +489,8 @@ void Agent::on_signal() {
   signalfd_siginfo info{};
   while (::read(signal_fd_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGUSR1) {
+    const auto& stop = plan_.stop_signals;
+    if (std::find(stop.begin(), stop.end(), signal) == stop.end()) {  // SIGUSR1
       to_coordinator(AskSave{});
     } else {
       leave(fmt::format("SIG{}", ::sigabbrev_np(signal)), signal);

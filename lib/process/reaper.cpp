@@ -22,9 +22,9 @@ std::vector<pid_t> children_of_main_thread() {
 
 }  // namespace
 
-SignalMask::SignalMask() {
+SignalMask::SignalMask(const std::vector<int>& signals) {
   ::sigemptyset(&handled_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1}) {
+  for (const int signal : signals) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_IGN) ::sigaddset(&handled_, signal);

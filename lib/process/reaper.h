@@ -11,7 +11,7 @@ namespace trainer::process {
 // ignored, as by nohup, stays ignored), and SIGPIPE is ignored.
 class SignalMask {
  public:
-  SignalMask();
+  explicit SignalMask(const std::vector<int>& signals);
   ~SignalMask();
   SignalMask(const SignalMask&) = delete;
   SignalMask& operator=(const SignalMask&) = delete;

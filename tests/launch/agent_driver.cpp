@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
     if (key == "node_rank") plan.node_rank = std::stoll(value);
     if (key == "grace_s") plan.grace_s = std::stod(value);
     if (key == "port") plan.endpoints = {{"127.0.0.1", std::stoll(value)}};
+    if (key == "stop_signal") plan.stop_signals.push_back(std::stoi(value));
     if (key == "cores") plan.cores = std::stoll(value);
     if (key == "log_dir") plan.log_dir = value;
     if (key.rfind("env.", 0) == 0) plan.env[key.substr(4)] = value;

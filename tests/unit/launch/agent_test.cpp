@@ -249,6 +249,15 @@ TEST_CASE("the agent passes a signal on as it is, like torchrun, and exits with 
   }
 }
 
+TEST_CASE("a signal that is said to stop the job does") {
+  Driver driver("nproc=2 stop_signal=10",
+                "trap 'echo stopped; exit 0' TERM USR1; " + kReady + "while :; do sleep 0.01; done");
+  REQUIRE(driver.ready(2));
+  ::kill(driver.pid, SIGUSR1);
+  REQUIRE(driver.wait() == 128 + SIGUSR1);
+  CHECK_THAT(driver.out(), Contains("[0:0] stopped\n") && Contains("[0:1] stopped\n"));
+}
+
 TEST_CASE("workers that all end as preempted give that code") {
   Driver driver("nproc=2", "trap 'exit 75' TERM; " + kReady + "while :; do sleep 0.01; done");
   REQUIRE(driver.ready(2));
