@@ -1,11 +1,12 @@
 #include "launch_flags.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <map>
-#include <random>
 #include <string_view>
 
 #include "core/error.h"
@@ -221,10 +222,11 @@ std::vector<Flag> all_flags(const LaunchFlags& flags) {
 
 void finish(const LaunchFlags& flags, spec::Launch& launch) {
   if (flags.standalone) {
-    std::random_device random;
+    uint64_t random = 0;  // not std::random_device, which needs glibc 2.36
+    static_cast<void>(::getrandom(&random, sizeof random, 0));
     launch.nnodes = "1";
     launch.rdzv_endpoint.clear();
-    launch.run_id = fmt::format("{:08x}{:08x}", random(), random());
+    launch.run_id = fmt::format("{:016x}", random);
   } else if (flags.rdzv_backend == "static" && !launch.rdzv_endpoint.empty()) {
     const net::Endpoint endpoint = net::parse_endpoints(launch.rdzv_endpoint, "--rdzv-endpoint").front();
     launch.master_addr = endpoint.host;

@@ -33,8 +33,8 @@ LONG = 100_000_000  # steps
 # A training job, for the faults of real workers.
 TRAINING = """
 job: {{name: chaos, output_dir: {output}}}
-model: {{type: bert_classifier, pretrained: tests/data/tiny_bert, init: random}}
-data: {{train: {{path: tests/data/pairs.tsv, text: "#1 String", text_pair: "#2 String", label: Quality}}}}
+model: {{type: bert_classifier, pretrained: {root}/tests/data/tiny_bert, init: random}}
+data: {{train: {{path: {root}/tests/data/pairs.tsv, text: "#1 String", text_pair: "#2 String", label: Quality}}}}
 train: {{epochs: null, steps: 100000, batch_size: 2}}
 evaluation: {{every: never, best: null}}
 logging: {{every_steps: 1, progress: none}}
@@ -191,7 +191,7 @@ class Chaos:
     def job(self, case, scratch, logs):
         if case.worker_signal:
             spec = scratch / "job.yaml"
-            spec.write_text(TRAINING.format(output=scratch / "run"))
+            spec.write_text(TRAINING.format(root=ROOT, output=scratch / "run"))
             command = [self.launcher.path, "run", spec, "--nproc-per-node", NPROC, *case.flags]
         else:
             flags = ["--grace-s", GRACE_S, *case.flags]
