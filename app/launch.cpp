@@ -16,7 +16,7 @@
 #include "core/log.h"
 #include "hardware/machine.h"
 #include "launch/agent.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "launch_flags.h"
 #include "libtorch.h"
 #include "log_directory.h"

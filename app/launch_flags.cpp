@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "spec/load.h"
 #include "spec/visit.h"
 

@@ -51,8 +51,6 @@ int run_as_agent(const JobFlags& flags) {
   find_libtorch_for_workers();
   plan.log_dir_is_shared = spec.launch.log_dir.empty() || !plan.log_to_files;
   if (!plan.log_dir_is_shared) plan.log_dir = make_log_directory(spec.launch.log_dir, spec.launch.run_id);
-  std::optional<DirectoryLock> lock;  // node 0's: the other nodes may share its file system
-  if (plan.node_rank == 0) lock.emplace(job.output_dir);
   return launch::run_agent(plan);
 }
 

@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "hardware/machine.h"
 #include "launch/agent.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "launch_flags.h"
 #include "spec/load.h"
 #include "spec/starter.h"

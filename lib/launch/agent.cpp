@@ -16,14 +16,14 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "launch/console.h"
-#include "launch/coordinator.h"
-#include "launch/link.h"
+#include "launch/coordinator/coordinator.h"
+#include "launch/coordinator/link.h"
+#include "launch/coordinator/rendezvous.h"
 #include "launch/node.h"
-#include "launch/node_setup.h"
-#include "launch/output_pump.h"
+#include "launch/output/console.h"
+#include "launch/output/output_pump.h"
+#include "launch/plan/node_setup.h"
 #include "launch/preempt_trigger.h"
-#include "launch/rendezvous.h"
 #include "launch/store_process.h"
 #include "net/address.h"
 #include "net/connection.h"
@@ -130,6 +130,7 @@ class Agent {
   std::map<int64_t, Peer> peers_;
   int64_t last_peer_ = 0;
   std::unique_ptr<StoreProcess> store_;
+  std::optional<DirectoryLock> lock_;  // of the job's output directory
   EventLoop::TimerId timer_ = 0;
   // While it gathers nodes, the other endpoints are asked: this one may have been cut off.
   bool looks_around_ = false;
@@ -219,6 +220,8 @@ void Agent::host(net::ListeningSockets sockets, const Endpoint& endpoint) {
 }
 
 void Agent::make_coordinator() {
+  // Here alone: the other nodes may share the file system.
+  if (!plan_.output_dir.empty() && !plan_.preflight_only && !lock_) lock_.emplace(plan_.output_dir);
   const auto send = [this](int64_t id, const Message& message) {
     if (id == 0) {
       loop_.defer([this, message] { from_coordinator(message); });

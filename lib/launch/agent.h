@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 
 namespace trainer::launch {
 

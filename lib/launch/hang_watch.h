@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "core/event_loop.h"
-#include "launch/messages.h"
-#include "launch/plan.h"
+#include "launch/coordinator/messages.h"
+#include "launch/plan/plan.h"
 
 namespace trainer::launch {
 

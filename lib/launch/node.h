@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "launch/coordinator/messages.h"
 #include "launch/hang_watch.h"
-#include "launch/messages.h"
 #include "launch/worker_group.h"
 
 namespace trainer::launch {

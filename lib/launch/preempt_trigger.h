@@ -5,7 +5,7 @@
 
 #include "core/descriptor.h"
 #include "core/event_loop.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 
 namespace trainer::launch {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/event_loop.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "process/process.h"
 #include "process/reaper.h"
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "core/event_loop.h"
-#include "launch/failure.h"
-#include "launch/messages.h"
-#include "launch/node_setup.h"
-#include "launch/output.h"
-#include "launch/output_pump.h"
-#include "launch/plan.h"
+#include "launch/coordinator/failure.h"
+#include "launch/coordinator/messages.h"
+#include "launch/output/output.h"
+#include "launch/output/output_pump.h"
+#include "launch/plan/node_setup.h"
+#include "launch/plan/plan.h"
 #include "process/process.h"
 #include "process/reaper.h"
 #include "report/progress.h"
