@@ -50,7 +50,8 @@ void write_error_file(const std::filesystem::path& path, const ErrorReport& repo
 
 std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > kMostBytes) {
+  if (!std::filesystem::is_regular_file(path, error) ||
+      std::filesystem::file_size(path, error) > kMostBytes) {
     return std::nullopt;
   }
   try {

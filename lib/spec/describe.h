@@ -266,7 +266,8 @@ void describe(V& v, Launch& l) {
   v("signals_to_handle", l.signals_to_handle,
     anything().matching("[A-Z0-9]+(,[A-Z0-9]+)*",
                         "names of signals with commas between, e.g. SIGTERM,SIGINT"),
-    "Signals that stop the job, saving first where workers can; SIGUSR1, when not among them, saves and goes on");
+    "Signals that stop the job, saving first where workers can; SIGUSR1, when not among them, saves and goes "
+    "on");
   v("grace_s", l.grace_s, at_least(0).at_most(kMillion).in("s"),
     "Time from SIGTERM to SIGKILL when workers are stopped");
   v("preempt_grace_s", l.preempt_grace_s, at_least(0).at_most(kMillion).in("s"),
