@@ -133,6 +133,7 @@ void WorkerGroup::on_exit(size_t index) {
     failure.host = context_.host;
     failure.pid = worker.process.pid;
     failure.core_dumped = info.si_code == CLD_DUMPED;
+    failure.is_trainer = context_.plan.is_trainer;
     failure.after_stop = phase_ >= Phase::kStopping;
     const report::ProgressPage& page = worker.progress.page();
     if (page.attached != 0 && page.step > 0) failure.step = page.step;

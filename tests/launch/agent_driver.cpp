@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
     const std::string key = argument.substr(0, equals), value = argument.substr(equals + 1);
+    if (key == "trainer") plan.is_trainer = value != "0";
     if (key == "nproc") plan.nproc = std::stoll(value);
     if (key == "nnodes") plan.min_nodes = plan.max_nodes = std::stoll(value);
     if (key == "min_nodes") plan.min_nodes = std::stoll(value);

@@ -92,7 +92,7 @@ bool blames_peers(const Failure& failure) {
 }
 
 bool lost_peers(const Failure& failure) {
-  return failure.rank >= 0 && failure.code == static_cast<int>(ExitCode::kDistributed);
+  return failure.rank >= 0 && failure.is_trainer && failure.code == static_cast<int>(ExitCode::kDistributed);
 }
 
 const Failure* root_cause(const std::vector<Failure>& failures) {

@@ -16,7 +16,7 @@ namespace trainer::launch {
 using nlohmann::json;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, node_rank, rank, node_lost, host, pid, time_ns, code, signal,
-                                   core_dumped, after_stop, message, step, hint, log, tail)
+                                   core_dumped, is_trainer, after_stop, message, step, hint, log, tail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Assignment, attempt, node_rank, num_nodes, first_rank, world_size,
                                    restarts, master_addr, master_port)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStatus, rank, pid, attached, step, phase, since_beat_s, busy_ns, state)

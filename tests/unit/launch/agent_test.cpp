@@ -216,9 +216,14 @@ TEST_CASE("the true first failure is named, twenty times of twenty") {
 }
 
 TEST_CASE("a rank that loses its peers first does not hide the failing one") {
-  Driver driver("nproc=2", "[ $RANK = 0 ] && exit 4; sleep 0.1; exit 3");
+  Driver driver("nproc=2 trainer=1", "[ $RANK = 0 ] && exit 4; sleep 0.1; exit 3");
   REQUIRE(driver.wait() == 3);
   CHECK_THAT(driver.err(), Contains("FAILED  node 0 rank 1 (pid "));
+}
+
+TEST_CASE("another program's exit code 4 means nothing of peers") {
+  Driver driver("nproc=2", "[ $RANK = 0 ] && exit 4; sleep 0.1; exit 3");
+  REQUIRE(driver.wait() == 4);
 }
 
 TEST_CASE("a rank that loses its peers still ends the job") {
