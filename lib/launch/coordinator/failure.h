@@ -18,7 +18,7 @@ struct Failure {
   int code = 0;         // exit status; 0 with a signal
   int signal = 0;       // that killed it; 0: none
   bool core_dumped = false;
-  bool is_trainer = true;        // the worker is this program: its exit code has our meaning
+  bool is_trainer = true;   // the worker is this program: its exit code has our meaning
   bool after_stop = false;  // the agent had told it to stop by then
   std::string message;      // its own report (report/error_file.h), or why the node is lost; empty: none
   int64_t step = -1;        // optimizer steps done; -1: not known
