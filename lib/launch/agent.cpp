@@ -29,6 +29,7 @@
 #include "net/connection.h"
 #include "net/probe.h"
 #include "net/socket.h"
+#include "process/guard.h"
 #include "process/reaper.h"
 
 namespace trainer::launch {
@@ -109,11 +110,12 @@ class Agent {
   EventLoop loop_;
   Console console_;
   OutputPump outputs_{loop_, console_};
+  process::Guard guard_;
   process::Reaper reaper_;
   Descriptor signal_fd_;
   std::string host_ = host_name();
   NodeSetup setup_;
-  GroupContext context_{loop_, outputs_, reaper_, plan_, setup_, signals_.old(), host_};
+  GroupContext context_{loop_, outputs_, reaper_, guard_, plan_, setup_, signals_.old(), host_};
   Node node_;
   PreemptTrigger trigger_;
 

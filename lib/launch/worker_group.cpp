@@ -98,6 +98,7 @@ void WorkerGroup::start_worker(int64_t local_rank) {
     throw;
   }
   ++running_;
+  context_.guard.add(workers_.back()->process.pid);
   Worker& worker = *workers_.back();
   if (worker.process.binding_error != 0 && local_rank == 0)
     print(fmt::format("warning: the workers are not bound to their CPUs: {}",
@@ -294,6 +295,7 @@ void WorkerGroup::finish_processes() {
     leaders.push_back(worker->process.pid);
     if (worker->process.pidfd.is_open()) context_.loop.remove(worker->process.pidfd.get());
   }
+  for (const pid_t leader : leaders) context_.guard.remove(leader);
   context_.reaper.end(leaders);  // before draining: who still writes would keep the pipes full
   for (const auto& worker : workers_) {
     for (WorkerOutput* output : {&worker->output, &worker->error}) {

@@ -13,6 +13,7 @@
 #include "launch/output/output_pump.h"
 #include "launch/plan/node_setup.h"
 #include "launch/plan/plan.h"
+#include "process/guard.h"
 #include "process/process.h"
 #include "process/reaper.h"
 #include "report/progress.h"
@@ -24,6 +25,7 @@ struct GroupContext {
   EventLoop& loop;
   OutputPump& outputs;
   process::Reaper& reaper;
+  process::Guard& guard;
   const WorkerPlan& plan;
   const NodeSetup& setup;
   const sigset_t& worker_mask;  // signals blocked in workers

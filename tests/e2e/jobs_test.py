@@ -169,9 +169,10 @@ class Jobs(unittest.TestCase):
         return [int(child) for child in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
 
     def workers(self, agent):
-        def is_store(pid):
-            return b"__store" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        return [pid for pid in self.children(agent) if not is_store(pid)]
+        def is_worker(pid):
+            is_store = b"__store" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            return not is_store and Path(f"/proc/{pid}/comm").read_text() != "trainer-guard\n"
+        return [pid for pid in self.children(agent) if is_worker(pid)]
 
     def assert_gone(self, pids):
         deadline = time.monotonic() + 5
