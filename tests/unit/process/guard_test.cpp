@@ -34,7 +34,8 @@ pid_t start_group() {
 
 }  // namespace
 
-TEST_CASE("the groups of a process that is killed are killed, children included, but not those that were removed") {
+TEST_CASE(
+    "the groups of a process that is killed are killed, children included, but not those that were removed") {
   const pid_t guarded = start_group(), removed = start_group();
   const pid_t agent = ::fork();
   if (agent == 0) {
