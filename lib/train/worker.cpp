@@ -101,6 +101,9 @@ void print_header(const Job& job, const model::LoadReport& report, int64_t num_s
 // Logs are the launcher's.
 void set_aside_earlier_run(const std::filesystem::path& output_dir) {
   namespace fs = std::filesystem;
+  // What a restarted job finds here is its own.
+  const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  if (attempt != nullptr && std::string_view(attempt) != "0") return;
   const fs::path previous = output_dir / "previous";
   std::error_code error;
   if (!fs::exists(output_dir / "metrics.jsonl", error)) return;
