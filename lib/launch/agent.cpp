@@ -37,7 +37,8 @@ namespace {
 
 constexpr double kProbeS = 10;
 constexpr double kAskAgainS = 2;
-constexpr double kFarewellS = 3;  // for the other nodes to take their Finish
+constexpr int kSlowReaderMs = 5000;  // without reading anything, at the end of a job that failed
+constexpr double kFarewellS = 3;     // for the other nodes to take their Finish
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -175,7 +176,8 @@ int Agent::run() {
   }
   store_.reset();
   signals_.unblock();  // while somebody's pager is slow to read the rest, Ctrl-C works as anywhere
-  console_.finish(num_signals_ > 0 ? 1000 : -1);  // waits for a slow reader, but not when told to stop
+  // Waits for a slow reader, but not for ever where somebody waits for the exit code.
+  console_.finish(num_signals_ > 0 ? 1000 : finish_->code != 0 ? kSlowReaderMs : -1);
   return finish_->code;
 }
 

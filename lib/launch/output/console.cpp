@@ -67,10 +67,12 @@ bool Console::flush() {
   return write_pending();
 }
 
+// A stream whose reader is behind does not hold up the other: a job's last words may be for a healthy file.
 bool Console::write_pending() {
-  size_t done = 0;
-  for (; done < pending_.size(); ++done) {
-    Chunk& chunk = pending_[done];
+  bool behind[2] = {false, false};  // standard output, error
+  for (Chunk& chunk : pending_) {
+    bool& is_behind = behind[chunk.fd == error_ ? 1 : 0];
+    if (is_behind) continue;
     size_t written = 0;
     while (written < chunk.bytes.size() && is_writable(chunk.fd)) {
       // A pipe that polls as writable takes PIPE_BUF bytes without blocking.
@@ -82,9 +84,9 @@ bool Console::write_pending() {
                       : written + static_cast<size_t>(n);  // the reader is gone: the job goes on
     }
     chunk.bytes.erase(0, written);
-    if (!chunk.bytes.empty()) break;
+    is_behind = !chunk.bytes.empty();
   }
-  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(done));
+  std::erase_if(pending_, [](const Chunk& chunk) { return chunk.bytes.empty(); });
   return pending_.empty();
 }
 

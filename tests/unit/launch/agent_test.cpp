@@ -376,6 +376,15 @@ TEST_CASE("when nobody reads the output the workers wait, and the agent can stil
   CHECK(driver.wait() == 128 + SIGTERM);
 }
 
+TEST_CASE("when nobody reads one stream of a job that fails, the other has the cause, and the end comes") {
+  TemporaryDirectory dir;
+  const std::string fifo = (dir.path / "fifo").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  Driver driver("nproc=2", kReady + "if [ $RANK = 0 ]; then exec yes; fi; sleep 0.5; exit 9", fifo);
+  CHECK(driver.wait() == 9);
+  CHECK_THAT(driver.err(), Contains("FAILED  node 0 rank 1 (pid "));
+}
+
 TEST_CASE("a port that is taken is named") {
   const trainer::Descriptor taken = trainer::net::listen_on(0, true);
   const std::string port = std::to_string(trainer::net::port_of(taken));
