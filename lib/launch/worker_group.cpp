@@ -76,6 +76,7 @@ void WorkerGroup::start_worker(int64_t local_rank) {
   env.insert(context_.setup.network.begin(), context_.setup.network.end());
   env["TRAINER_CONSOLE"] = console.is_terminal() ? "terminal" : "plain";
   if (console.is_terminal()) env["COLUMNS"] = std::to_string(console.columns());
+  env[context_.guard.variable()] = context_.guard.value();
   env["TRAINER_PROGRESS_FD"] = std::to_string(progress.fd());
 
   process::SpawnOptions options;
@@ -98,7 +99,6 @@ void WorkerGroup::start_worker(int64_t local_rank) {
     throw;
   }
   ++running_;
-  context_.guard.add(workers_.back()->process.pid);
   Worker& worker = *workers_.back();
   if (worker.process.binding_error != 0 && local_rank == 0)
     print(fmt::format("warning: the workers are not bound to their CPUs: {}",
@@ -295,7 +295,6 @@ void WorkerGroup::finish_processes() {
     leaders.push_back(worker->process.pid);
     if (worker->process.pidfd.is_open()) context_.loop.remove(worker->process.pidfd.get());
   }
-  for (const pid_t leader : leaders) context_.guard.remove(leader);
   context_.reaper.end(leaders);  // before draining: who still writes would keep the pipes full
   for (const auto& worker : workers_) {
     for (WorkerOutput* output : {&worker->output, &worker->error}) {

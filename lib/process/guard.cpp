@@ -1,53 +1,57 @@
 #include "process/guard.h"
 
+#include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <new>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
 
+#include "core/clock.h"
 #include "process/process.h"
 #include "process/reaper.h"
 
 namespace trainer::process {
+namespace {
 
-Guard::Guard() {
-  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;
-  shared_ = new (memory) Shared();
+namespace fs = std::filesystem;
+
+// Processes whose environment holds `entry` ("NAME=value").
+std::vector<pid_t> processes_with(const std::string& entry) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (fs::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream in(it->path() / "environ", std::ios::binary);
+    const std::string environment = '\0' + std::string(std::istreambuf_iterator<char>(in), {});
+    if (environment.find('\0' + entry + '\0') != std::string::npos) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+}  // namespace
+
+Guard::Guard() : value_(fmt::format("{}.{}", ::getpid(), monotonic_ns())) {
   const pid_t agent = ::getpid();
   const Descriptor pidfd = open_pidfd(agent);
   if (!pidfd.is_open()) return;
   const pid_t pid = ::fork();
-  if (pid == 0) watch(agent, pidfd.get(), *shared_);
+  if (pid == 0) watch(agent, pidfd.get());
   if (pid > 0) pid_ = pid;
 }
 
 Guard::~Guard() {
   if (pid_ > 0) kill_and_reap(pid_);
-  if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
 }
 
-void Guard::add(pid_t leader) {
-  if (shared_ == nullptr) return;
-  for (std::atomic<pid_t>& slot : shared_->leaders) {
-    pid_t none = 0;
-    if (slot.compare_exchange_strong(none, leader)) return;
-  }
-}
-
-void Guard::remove(pid_t leader) {
-  if (shared_ == nullptr) return;
-  for (std::atomic<pid_t>& slot : shared_->leaders) {
-    pid_t expected = leader;
-    if (slot.compare_exchange_strong(expected, 0)) return;
-  }
-}
-
-void Guard::watch(pid_t agent, int agent_pidfd, const Shared& shared) {
+void Guard::watch(pid_t agent, int agent_pidfd) const {
   ::prctl(PR_SET_NAME, "trainer-guard");
   ::setsid();  // no Ctrl-C
   sigset_t all;
@@ -59,8 +63,14 @@ void Guard::watch(pid_t agent, int agent_pidfd, const Shared& shared) {
   pollfd wait{0, POLLIN, 0};
   while (::getppid() == agent && ::poll(&wait, 1, -1) <= 0) {
   }
-  for (const std::atomic<pid_t>& leader : shared.leaders) {
-    if (const pid_t group = leader.load(); group > 1) ::kill(-group, SIGKILL);
+  try {
+    const std::string entry = variable_ + "=" + value_;
+    for (int round = 0; round < 100; ++round) {  // one that is killed may just have started another
+      const std::vector<pid_t> left = processes_with(entry);
+      if (left.empty()) break;
+      for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    }
+  } catch (const std::exception&) {  // nobody is left to tell
   }
   ::_exit(0);
 }

@@ -2,14 +2,14 @@
 
 #include <sys/types.h>
 
-#include <atomic>
-#include <cstddef>
+#include <string>
 
 namespace trainer::process {
 
-// A process beside this one that outlives it, should it be killed, by just long enough to kill the process groups that
-// it was told of. The kernel sees to this process's own children (spawn()), but not to theirs: a data loader's workers,
-// for instance. Make it while there is one thread only.
+// A process beside this one that outlives it, should it be killed, by just long enough to kill what its workers started.
+// The kernel sees to this process's own children (spawn()), but not to theirs: a data loader's workers, or what was put
+// into a session of its own. They are known by a variable of their environment, so give it to all children. Make it while
+// there is one thread only.
 class Guard {
  public:
   Guard();
@@ -18,19 +18,14 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
   pid_t pid() const { return pid_; }  // 0: there is none (no memory, no pids left); all goes on without
-  // The leader of a process group; remove it before its number can be another's. Beyond the first kMaxGroups no more
-  // are guarded.
-  void add(pid_t leader);
-  void remove(pid_t leader);
+  const std::string& variable() const { return variable_; }  // "TRAINER_AGENT"
+  const std::string& value() const { return value_; }        // of this process alone
 
  private:
-  static constexpr size_t kMaxGroups = 1023;
-  struct Shared {
-    std::atomic<pid_t> leaders[kMaxGroups];
-  };
-  [[noreturn]] static void watch(pid_t agent, int agent_pidfd, const Shared& shared);
+  [[noreturn]] void watch(pid_t agent, int agent_pidfd) const;
 
-  Shared* shared_ = nullptr;
+  std::string variable_ = "TRAINER_AGENT";
+  std::string value_;
   pid_t pid_ = 0;
 };
 

@@ -6,8 +6,13 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
+
+#include "process/stacks.h"
+#include "temporary_directory.h"
 
 namespace {
 
@@ -19,43 +24,45 @@ bool eventually(const std::function<bool()>& condition) {
   return false;
 }
 
-// A process that leads a group of its own, with a child in it.
-pid_t start_group() {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::setpgid(0, 0);
-    if (::fork() == 0) ::pause();
-    ::pause();
-    ::_exit(0);
-  }
-  ::setpgid(pid, pid);
-  return pid;
-}
-
 }  // namespace
 
 TEST_CASE(
-    "the groups of a process that is killed are killed, children included, but not those that were removed") {
-  const pid_t guarded = start_group(), removed = start_group();
+    "what a killed process's children started is killed, in sessions of their own too, and nothing else") {
+  const TemporaryDirectory dir;
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::execlp("sleep", "sleep", "100", nullptr);
+    ::_exit(1);
+  }
   const pid_t agent = ::fork();
   if (agent == 0) {
     trainer::process::Guard guard;
-    guard.add(removed);
-    guard.add(guarded);
-    guard.remove(removed);
-    ::pause();
-    ::_exit(0);
+    ::setenv(guard.variable().c_str(), guard.value().c_str(), 1);
+    ::setenv("DIRECTORY", dir.path.c_str(), 1);
+    ::execlp("sh", "sh", "-c",
+             "cd $DIRECTORY; sh -c 'echo $$ > tmp0; mv tmp0 0; exec sleep 100' & "
+             "setsid sh -c 'echo $$ > tmp1; mv tmp1 1; exec sleep 100' & wait",
+             nullptr);
+    ::_exit(1);
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto pid_in = [&](const char* name) {
+    pid_t pid = 0;
+    std::ifstream(dir.path / name) >> pid;
+    return pid;
+  };
+  REQUIRE(eventually([&] { return pid_in("0") > 0 && pid_in("1") > 0; }));
+  const pid_t child = pid_in("0"), child_in_session = pid_in("1");
   ::kill(agent, SIGKILL);
   ::waitpid(agent, nullptr, 0);
-  int status = 0;
-  CHECK(eventually([&] { return ::waitpid(guarded, &status, WNOHANG) == guarded; }));
-  CHECK(WTERMSIG(status) == SIGKILL);
-  CHECK(eventually([&] { return ::kill(-guarded, 0) != 0; }));  // its child too
-  CHECK(::kill(-removed, 0) == 0);
-  ::kill(-removed, SIGKILL);
-  ::waitpid(removed, nullptr, 0);
+  const auto is_gone = [](pid_t pid) {
+    const char state = trainer::process::state_of(pid);
+    return state == '?' || state == 'Z';
+  };
+  CHECK(eventually([&] { return is_gone(child); }));
+  CHECK(eventually([&] { return is_gone(child_in_session); }));
+  CHECK_FALSE(is_gone(other));
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
 }
 
 TEST_CASE("a guard ends with its object") {
