@@ -36,7 +36,8 @@ struct ProgramFlags {
 };
 
 bool is_program(const fs::path& path) {
-  return fs::is_regular_file(path) && ::access(path.c_str(), X_OK) == 0;
+  std::error_code error;  // of a directory that may not be searched
+  return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
 std::optional<fs::path> find_in_path(const std::string& name) {
@@ -71,8 +72,10 @@ std::string python() {
 // Whether the program runs by itself: an executable file, or a command on PATH, that is not a .py file.
 std::optional<std::string> own_program(const std::string& name) {
   const fs::path path(name);
-  if (path.extension() == ".py" || fs::is_directory(path)) return std::nullopt;
-  if (fs::exists(path)) return is_program(path) ? std::optional(fs::absolute(path).string()) : std::nullopt;
+  std::error_code error;
+  if (path.extension() == ".py" || fs::is_directory(path, error)) return std::nullopt;
+  if (fs::exists(path, error))
+    return is_program(path) ? std::optional(fs::absolute(path).string()) : std::nullopt;
   if (name.find('/') != std::string::npos) return std::nullopt;
   const auto found = find_in_path(name);
   return found ? std::optional(found->string()) : std::nullopt;
@@ -92,7 +95,7 @@ std::vector<std::string> worker_command(const ProgramFlags& flags) {
     command.insert(command.begin(), {python(), "-u", "-m"});
   } else if (const auto own = own_program(program)) {
     command.front() = *own;
-  } else if (fs::exists(program)) {
+  } else if (std::error_code error; fs::exists(program, error)) {
     command.insert(command.begin(), {python(), "-u"});
   } else {
     fail<SpecError>("launch: no program {}: not a file here{}", spec::shown(program),
@@ -145,7 +148,11 @@ int launch_program(ProgramFlags flags) {
   }
   find_libtorch_for_workers();  // the store's
   const int code = launch::run_agent(plan);
-  if (temporary && code == 0) temporary->remove();
+  // Kept for who reads of a failure, of an attempt before the last one too.
+  std::error_code error;
+  if (temporary &&
+      (fs::is_empty(plan.log_dir, error) || (code == 0 && !fs::exists(plan.log_dir / "attempt_1", error))))
+    temporary->remove();
   return code;
 }
 

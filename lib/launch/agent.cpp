@@ -35,6 +35,8 @@
 namespace trainer::launch {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr double kProbeS = 10;
 constexpr double kAskAgainS = 2;
 constexpr int kSlowReaderMs = 5000;  // without reading anything, at the end of a job that failed
@@ -151,7 +153,7 @@ Agent::Agent(const WorkerPlan& plan)
       signal_fd_(::signalfd(-1, &signals_.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
       node_(context_, {[this](const Message& message) { to_coordinator(message); },
                        [this](const Finish& finish) { this->finish(finish); }, [this] { on_idle(); }}),
-      trigger_(loop_, plan, [this](const std::string& what) { leave(what, SIGTERM); }) {
+      trigger_(loop_, plan, [this](const std::string& what) { leave(what, 0); }) {
   loop_.add(signal_fd_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
 }
 
@@ -190,6 +192,13 @@ void Agent::set_up(const std::string& address, const std::string& address_from, 
 }
 
 void Agent::meet(int lost_endpoint) {
+  if (plan_.node_rank != 0) {
+    std::string where;
+    for (const Endpoint& endpoint : plan_.endpoints)
+      where += (where.empty() ? "" : ", ") + net::host_port(endpoint.host, endpoint.port);
+    print(fmt::format("meeting the other nodes at {}, at most {} s (launch.join_timeout_s)", where,
+                      plan_.join_timeout_s));
+  }
   rendezvous_ = std::make_unique<Rendezvous>(
       loop_, plan_, lost_endpoint,
       Rendezvous::Hooks{[this](net::ListeningSockets sockets, const Endpoint& endpoint) {
@@ -219,13 +228,15 @@ void Agent::host(net::ListeningSockets sockets, const Endpoint& endpoint) {
   const std::string nodes = plan_.min_nodes == plan_.max_nodes
                                 ? std::to_string(plan_.max_nodes)
                                 : fmt::format("{} to {}", plan_.min_nodes, plan_.max_nodes);
-  print(fmt::format("waiting for {} nodes at {}:{}, at most {} s", nodes, endpoint.host, endpoint.port,
-                    plan_.join_timeout_s));
+  print(fmt::format("waiting for {} nodes at {}, at most {} s", nodes,
+                    net::host_port(endpoint.host, endpoint.port), plan_.join_timeout_s));
 }
 
 void Agent::make_coordinator() {
   // Here alone: the other nodes may share the file system.
   if (!plan_.output_dir.empty() && !plan_.preflight_only && !lock_) lock_.emplace(plan_.output_dir);
+  if (std::error_code error; !node_.last())
+    fs::remove(plan_.log_dir / "error.json", error);  // an earlier run's
   const auto send = [this](int64_t id, const Message& message) {
     if (id == 0) {
       loop_.defer([this, message] { from_coordinator(message); });
@@ -299,7 +310,7 @@ void Agent::ask_elsewhere(std::unique_ptr<net::Connection> connection, size_t in
 // The nodes that had come here follow.
 void Agent::move_to(const Endpoint& endpoint) {
   if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
-  print(fmt::format("the job goes on at {}:{}: moving there", endpoint.host, endpoint.port));
+  print(fmt::format("the job goes on at {}: moving there", net::host_port(endpoint.host, endpoint.port)));
   loop_.cancel(timer_);
   coordinator_.reset();
   look_around();
@@ -321,7 +332,9 @@ Join Agent::make_join() const {
   }
   join.nproc = plan_.nproc;
   join.version = TRAINER_VERSION;
-  join.spec_hash = plan_.spec_hash;
+  join.spec_hash =
+      fmt::format("job {}, nodes {}:{}, max_restarts {}", plan_.spec_hash.empty() ? "-" : plan_.spec_hash,
+                  plan_.min_nodes, plan_.max_nodes, plan_.max_restarts);
   join.facts = encode_facts(setup_);
   return join;
 }
@@ -450,7 +463,8 @@ void Agent::from_coordinator(const Message& message) {
   } else if (const auto* ask = std::get_if<Probe>(&message)) {
     probe(*ask);
   } else if (std::holds_alternative<Accepted>(message)) {
-    if (link_ != nullptr) print(fmt::format("joined the job at {}:{}", endpoint_.host, endpoint_.port));
+    if (link_ != nullptr)
+      print(fmt::format("joined the job at {}", net::host_port(endpoint_.host, endpoint_.port)));
   } else {
     node_.receive(message);
   }
@@ -468,7 +482,8 @@ void Agent::set_timer() {
 
 void Agent::on_lost(const std::string& reason) {
   if (finish_ || link_ == nullptr) return;
-  why_lost_ = fmt::format("the coordinator at {}:{} is lost: {}", endpoint_.host, endpoint_.port, reason);
+  why_lost_ = fmt::format("the coordinator at {} is lost: {}", net::host_port(endpoint_.host, endpoint_.port),
+                          reason);
   link_.reset();
   if (reason != "refused") print(why_lost_ + (node_.has_workers() ? "; stopping the workers here" : ""));
   node_.lose_coordinator();
@@ -476,7 +491,8 @@ void Agent::on_lost(const std::string& reason) {
 
 // The coordinator was lost, and the workers are gone.
 void Agent::on_idle() {
-  if (num_signals_ > 0) return finish({128 + last_signal_, "", ""});
+  if (num_signals_ > 0)
+    return finish({last_signal_ == 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + last_signal_, "", ""});
   if (plan_.is_fixed() && plan_.max_restarts == 0 && node_.last()) {
     finish({static_cast<int>(ExitCode::kDistributed),
             fmt::format("FAILED  node 0, lost\n  {}\n  hint: it is down, its agent was killed, or the "
@@ -511,7 +527,9 @@ void Agent::leave(const std::string& what, int signal) {
   const bool again = num_signals_++ > 0 && (signal == SIGINT || signal == SIGQUIT);
   if (again) node_.kill();
   if (link_ == nullptr && coordinator_ == nullptr) {
-    if (!node_.has_workers()) finish({128 + signal, what + ": no worker was running", ""});
+    if (!node_.has_workers())
+      finish({signal == 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + signal,
+              what + ": no worker was running", ""});
     return;
   }
   to_coordinator(Leave{what, signal, again});
@@ -520,14 +538,16 @@ void Agent::leave(const std::string& what, int signal) {
 void Agent::finish(const Finish& finish) {
   if (finish_) return;
   finish_ = finish;
-  if (!finish.text.empty()) print(finish.text);
-  if (finish.error_file.empty()) return;
-  try {
-    if (coordinator_ != nullptr) write_file_atomic(plan_.log_dir / "error.json", finish.error_file);
-    if (const char* path = std::getenv("TORCHELASTIC_ERROR_FILE")) write_file_atomic(path, finish.error_file);
-  } catch (const Error& error) {
-    print(fmt::format("warning: {}", error.what()));
+  if (!finish.error_file.empty()) {
+    try {
+      if (coordinator_ != nullptr) write_file_atomic(plan_.log_dir / "error.json", finish.error_file);
+      if (const char* path = std::getenv("TORCHELASTIC_ERROR_FILE"))
+        write_file_atomic(path, finish.error_file);
+    } catch (const Error& error) {
+      print(fmt::format("warning: {}", error.what()));
+    }
   }
+  if (!finish.text.empty()) print(finish.text);  // last
 }
 
 }  // namespace

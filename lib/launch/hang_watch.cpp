@@ -25,9 +25,8 @@ constexpr double kStacksTimeoutS = 10;
 // One thread at a time; ptrace is the thread's, so it does all for one process.
 class HangWatch::StackReader {
  public:
-  StackReader(EventLoop& loop, const AskStacks& ask, pid_t pid,
-              const std::function<void(const Message&)>& send)
-      : loop_(loop), done_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), stacks_{ask.attempt, ask.rank, ""} {
+  StackReader(EventLoop& loop, Stacks stacks, pid_t pid, const std::function<void(const Message&)>& send)
+      : loop_(loop), done_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), stacks_(std::move(stacks)) {
     loop_.add(done_.get(), EPOLLIN, [this, send](uint32_t) {
       loop_.remove(done_.get());
       send(stacks_);
@@ -105,9 +104,10 @@ void HangWatch::tell_status() {
   status_timer_ = loop_.after(plan_.straggler_interval_s, [this] { tell_status(); });
 }
 
-void HangWatch::send_stacks(const AskStacks& ask, pid_t pid) {
+void HangWatch::send_stacks(const AskStacks& ask) {
   reader_.reset();
-  reader_ = std::make_unique<StackReader>(loop_, ask, pid, send_);
+  reader_ = std::make_unique<StackReader>(loop_, Stacks{ask.attempt, ask.rank, "", group_->log_of(ask.rank)},
+                                          group_->pid_of(ask.rank), send_);
 }
 
 }  // namespace trainer::launch

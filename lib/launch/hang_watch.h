@@ -24,7 +24,7 @@ class HangWatch {
   void start(const WorkerGroup& group);
   void stop();
   // On a thread: reading a process's stacks takes seconds. Sends Stacks.
-  void send_stacks(const AskStacks& ask, pid_t pid);
+  void send_stacks(const AskStacks& ask);
 
  private:
   void check();

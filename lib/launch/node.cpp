@@ -43,7 +43,7 @@ void Node::receive(const Message& message) {
   } else if (const auto* ask = std::get_if<AskStatus>(&message)) {
     if (is_current(ask->attempt)) send(Status{ask->attempt, -1, group_->status()});
   } else if (const auto* ask_stacks = std::get_if<AskStacks>(&message)) {
-    if (is_current(ask_stacks->attempt)) watch_.send_stacks(*ask_stacks, group_->pid_of(ask_stacks->rank));
+    if (is_current(ask_stacks->attempt)) watch_.send_stacks(*ask_stacks);
   } else if (const auto* note = std::get_if<Note>(&message)) {
     context_.outputs.console().line(2, "", note->text);
   } else if (const auto* finish = std::get_if<Finish>(&message)) {

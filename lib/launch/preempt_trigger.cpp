@@ -55,7 +55,7 @@ void PreemptTrigger::watch_directory() {
 
 void PreemptTrigger::check_file() {
   std::error_code error;
-  if (!inotify_.is_open() || !fs::exists(file_, error)) return;
+  if (!inotify_.is_open() || !fs::exists(file_, error) || fs::is_directory(file_, error)) return;
   loop_.remove(inotify_.get());
   inotify_.reset();
   on_preempt_("launch.preempt_file " + file_);

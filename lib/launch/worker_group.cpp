@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kUnkillableS = 10;  // a process stuck in the kernel survives SIGKILL
-constexpr size_t kTailLines = 20;
 
 void raise_file_limit(int64_t nproc) {
   rlimit limit{};
@@ -142,11 +141,11 @@ void WorkerGroup::on_exit(size_t index) {
       failure.message = report->message;
       if (report->step) failure.step = *report->step;
     }
-    failure.log = (log_dir / "stderr.log").string();
+    failure.log = log_of(failure.rank);
     if (!failure.after_stop ||
         !failure.message.empty()) {  // for thousands that were told to stop it is no use
       context_.outputs.drain(worker.error);
-      failure.tail = last_lines(failure.log, kTailLines);
+      failure.tail = worker.error.last_lines();
       failure.hint = hint_for(failure, hardware::read_cgroup_limits().oom_kills - oom_kills_before_,
                               hardware::memory_limit_bytes());
     }
@@ -246,6 +245,10 @@ std::vector<RankStatus> WorkerGroup::status() const {
                      process::state_of(workers_[i]->process.pid)});
   }
   return ranks;
+}
+
+std::string WorkerGroup::log_of(int64_t rank) const {
+  return worker_log_dir(context_.plan, assignment_, rank - assignment_.first_rank) / "stderr.log";
 }
 
 pid_t WorkerGroup::pid_of(int64_t rank) const {

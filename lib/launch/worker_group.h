@@ -59,7 +59,8 @@ class WorkerGroup {
   void go(int64_t id);
 
   std::vector<RankStatus> status() const;
-  pid_t pid_of(int64_t rank) const;  // 0: not here, or gone
+  std::string log_of(int64_t rank) const;  // of its standard error
+  pid_t pid_of(int64_t rank) const;        // 0: not here, or gone
   int64_t num_preempted() const { return num_preempted_; }
   int64_t last_step() const;
   double slowest_beat_s() const;  // longest time between signs of progress so far

@@ -28,6 +28,11 @@ int64_t to_ns(double seconds) {
   return static_cast<int64_t>(seconds * 1e9);
 }
 
+// Of a node or job that was told to stop; signal 0: by a notice, and then it is to be started again in any case.
+int stop_code(int signal, bool saved) {
+  return saved || signal == 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + signal;
+}
+
 const char* plural(int64_t n) {
   return n == 1 ? "" : "s";
 }
@@ -71,6 +76,8 @@ void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
   const auto refuse = [&](bool final, const std::string& reason) {
     hooks_.send(id, Refused{reason, final});
     hooks_.drop(id);
+    if (reason != last_refusal_) note("refused: " + reason);  // it may try again and again
+    last_refusal_ = reason;
   };
   const Member* own = members_.contains(0) ? &members_.at(0) : nullptr;
   if (state_ == State::kOver) return refuse(true, "the job is over");
@@ -78,8 +85,10 @@ void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
     return refuse(true, fmt::format("{} runs trainer {}, {} runs {}; all nodes need the same version",
                                     join.host, join.version, own->join.host, own->join.version));
   if (own != nullptr && own->join.spec_hash != join.spec_hash)
-    return refuse(true, fmt::format("the job of {} is not that of {}: its job file, --set or flags differ",
-                                    join.host, own->join.host));
+    return refuse(
+        true,
+        fmt::format("{} has another job than {}: got {}; expected {}; its job file, --set or flags differ",
+                    join.host, own->join.host, join.spec_hash, own->join.spec_hash));
   if (!is_elastic()) {
     if (join.node_rank < 0 || join.node_rank >= plan_.max_nodes)
       return refuse(true, fmt::format("{} is node {}; expected --node-rank 0 to {}", join.host,
@@ -103,7 +112,7 @@ void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
     gather(now_ns);  // begins again with all
   } else if (state_ == State::kRunning && !interrupted_ && !rescaling_ && is_elastic() &&
              static_cast<int64_t>(in_attempt().size()) < plan_.max_nodes) {
-    note(fmt::format("{} has come: the workers stop and start again with it", join.host));
+    note(fmt::format("{} has come: the workers stop and start again with it{}", join.host, from_where()));
     rescaling_ = true;
     raise(true, SIGTERM);
   } else if (state_ == State::kRunning && is_elastic()) {
@@ -253,11 +262,12 @@ void Coordinator::fail_to_gather() {
   }
   for (const auto& [id, member] : members_)
     here += fmt::format("{}{}", here.empty() ? "" : ", ", member.join.host);
+  const std::string advice = last_refusal_.empty() ? "hint: is trainer started on all nodes, with the same "
+                                                     "endpoint, and does a firewall let them through?"
+                                                   : "refused: " + last_refusal_;
   finish({static_cast<int>(ExitCode::kDistributed),
-          fmt::format("FAILED  {} of {} nodes came within {} s (launch.join_timeout_s){}\n  here: {}\n  "
-                      "hint: is trainer "
-                      "started on all nodes, with the same endpoint, and does a firewall let them through?",
-                      members_.size(), plan_.min_nodes, plan_.join_timeout_s, missing, here),
+          fmt::format("FAILED  {} of {} nodes came within {} s (launch.join_timeout_s){}\n  here: {}\n  {}",
+                      members_.size(), plan_.min_nodes, plan_.join_timeout_s, missing, here, advice),
           ""});
 }
 
@@ -370,14 +380,15 @@ void Coordinator::on_leave(int64_t id, const Leave& leave, int64_t now_ns) {
     return;
   }
   if (interrupted_ || member.leaving) return;
-  // The coordinator's node can't leave its job; any other may leave an elastic one.
-  const bool job_goes_on = is_elastic() && plan_.min_nodes < plan_.max_nodes && id != 0;
+  // The coordinator's node can leave only when another can be where they meet.
+  const bool job_goes_on = is_elastic() && plan_.min_nodes < plan_.max_nodes && members_.size() > 1 &&
+                           (id != 0 || plan_.endpoints.size() > 1);
   int64_t running = 0;
   for (const auto& [other, m] : members_) running += m.in_attempt && !m.ended ? m.join.nproc : 0;
   if (!job_goes_on) {
     interrupted_ = leave;
     if (state_ == State::kGathering || state_ == State::kProbing) {
-      return finish({128 + leave.signal, who + leave.what + ": no worker was running", ""});
+      return finish({stop_code(leave.signal, false), who + leave.what + ": no worker was running", ""});
     }
     if (state_ == State::kStopping) return;
     note(fmt::format("{}{}: stopping {} worker{}{}", who, leave.what, running, plural(running),
@@ -388,15 +399,36 @@ void Coordinator::on_leave(int64_t id, const Leave& leave, int64_t now_ns) {
   member.leaving = true;
   member.leave_signal = leave.signal;
   if (!member.in_attempt || state_ == State::kGathering || state_ == State::kProbing) {
-    hooks_.send(id, Finish{128 + leave.signal, leave.what + ": left the job", ""});
-    hooks_.drop(id);
-    members_.erase(id);
+    let_go(id);
     if (state_ == State::kProbing) gather(now_ns);
     return;
   }
-  note(fmt::format("{}{}: it leaves; the workers stop and start again without it", who, leave.what));
+  note(fmt::format("{}{}: it leaves; the workers stop and start again without it{}", who, leave.what,
+                   from_where()));
   rescaling_ = true;
   if (state_ == State::kRunning) raise(true, leave.signal);
+}
+
+// The node is done, the job is not. With the coordinator's own, the others meet again at another endpoint.
+void Coordinator::let_go(int64_t id) {
+  const Member member = members_.at(id);
+  members_.erase(id);
+  if (id == 0) {
+    state_ = State::kOver;
+    timers_.fill(kNever);
+    for (const auto& [other, m] : members_) {
+      hooks_.send(other,
+                  Refused{fmt::format("{}, where the nodes meet, leaves the job", member.join.host), false});
+      hooks_.drop(other);
+    }
+  }
+  hooks_.send(id, Finish{stop_code(member.leave_signal, member.num_preempted > 0), "", ""});
+  hooks_.drop(id);
+}
+
+// Until there are checkpoints.
+const char* Coordinator::from_where() const {
+  return plan_.is_trainer ? ", from the first step" : "";
 }
 
 // --- requests to the workers ---
@@ -474,12 +506,14 @@ void Coordinator::ask_next_stacks(int64_t now_ns) {
 void Coordinator::on_stacks(const Stacks& stacks, int64_t now_ns) {
   if (!hang_ || stacks.attempt != attempt_ || hang_->next() != stacks.rank) return;
   note(fmt::format("stacks of rank {}:\n{}", stacks.rank, stacks.text));
+  if (hang_log_.empty()) hang_log_ = stacks.log;
   hang_->advance();
   ask_next_stacks(now_ns);
 }
 
 void Coordinator::end_hang(int64_t now_ns) {
   Failure failure = hang_->failure(now_ns);
+  failure.log = std::exchange(hang_log_, "");
   std::vector<int64_t> kill;  // a stopped or stuck process heeds no SIGTERM
   for (const RankStatus& rank : hang_->suspects()) kill.push_back(rank.rank);
   hang_.reset();
@@ -526,20 +560,16 @@ void Coordinator::decide(int64_t now_ns) {
     note(fmt::format("{}\nrestart {} of {}", describe(*root, 0, num_nodes_), restarts_.used(),
                      plan_.max_restarts));
   } else if (interrupted_) {
-    const bool saved = num_preempted_ > 0;
-    return finish({saved ? static_cast<int>(ExitCode::kPreempted) : 128 + interrupted_->signal, "", ""});
+    return finish({stop_code(interrupted_->signal, num_preempted_ > 0), "", ""});
   } else if (!rescaling_ || all_done) {
     return finish({0, "", ""});
   }
-  std::erase_if(members_, [&](const auto& item) {
-    if (!item.second.leaving) return false;
-    const Member& gone = item.second;
-    const int code =
-        gone.num_preempted > 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + gone.leave_signal;
-    hooks_.send(item.first, Finish{code, "", ""});
-    hooks_.drop(item.first);
-    return true;
-  });
+  std::vector<int64_t> leaving;
+  for (const auto& [id, member] : members_) {
+    if (member.leaving) leaving.push_back(id);
+  }
+  for (const int64_t id : leaving) let_go(id);
+  if (state_ == State::kOver) return;  // the coordinator's own node has left
   for (auto& [id, member] : members_) member.in_attempt = false;
   gather(now_ns);
 }

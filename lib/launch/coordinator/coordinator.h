@@ -89,6 +89,8 @@ class Coordinator {
   void raise(bool stop, int signal);
   void stop_attempt(int64_t now_ns, const std::vector<int64_t>& kill = {}, bool at_once = false);
   void check_all_ended(int64_t now_ns);
+  void let_go(int64_t id);
+  const char* from_where() const;
   const Failure* find_root() const;
   void decide(int64_t now_ns);
   void finish(const Finish& finish);
@@ -110,7 +112,9 @@ class Coordinator {
   bool rescaling_ = false;            // the attempt ends because nodes come or go
   int64_t request_id_ = 0;
   bool request_stops_ = false;
+  std::string last_refusal_;
   std::optional<HangInquiry> hang_;
+  std::string hang_log_;  // of the first suspect
   Stragglers stragglers_;
   int64_t num_preempted_ = 0;  // workers of this attempt that saved and stopped when asked
   int64_t num_stopped_ = 0;    // that did not end well after they were told to stop

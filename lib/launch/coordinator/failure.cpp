@@ -132,7 +132,9 @@ std::string describe(const Failure& failure, int64_t next_ns, int64_t num_nodes)
     text += fmt::format(", {} before the others",
                         short_duration(1e-9 * static_cast<double>(next_ns - failure.time_ns)));
   append_indented(text, failure.message);
+  const bool has_stack = failure.signal != 0 && !failure.message.empty();  // the report's, its names readable
   for (const std::string& line : failure.tail) {  // what the report has said need not be said again
+    if (has_stack) break;
     if (line.empty() || failure.message.find(line) == std::string::npos) text += "\n  | " + line;
   }
   if (!failure.hint.empty()) text += "\n  hint: " + failure.hint;
@@ -176,27 +178,6 @@ std::string hint_for(const Failure& failure, int64_t oom_kills, int64_t memory_l
            "Memory in Kubernetes)";
   if (contains_any(said, {"No space left on device"})) return "a disk is full (df -h)";
   return {};
-}
-
-std::vector<std::string> last_lines(const std::filesystem::path& path, size_t max_lines) {
-  constexpr std::streamoff kMaxBytes = 8 << 10;
-  std::string text;
-  for (const std::filesystem::path& file : {path, std::filesystem::path(path.string() + ".1")}) {
-    std::ifstream in(file, std::ios::binary | std::ios::ate);
-    const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
-    const std::streamoff wanted = std::min(size, kMaxBytes + 1 - static_cast<std::streamoff>(text.size()));
-    std::string end(static_cast<size_t>(std::max<std::streamoff>(0, wanted)), '\0');
-    in.seekg(size - wanted);
-    in.read(end.data(), static_cast<std::streamsize>(end.size()));
-    text.insert(0, end);
-  }
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  if (text.size() > kMaxBytes && lines.size() > 1) lines.erase(lines.begin());  // cut in its middle
-  if (lines.size() > max_lines)
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(max_lines));
-  return lines;
 }
 
 }  // namespace trainer::launch

@@ -53,7 +53,4 @@ std::string error_file_text(const Failure& failure, const std::string& descripti
 // killed for memory during the attempt; `memory_limit_bytes` of this node.
 std::string hint_for(const Failure& failure, int64_t oom_kills, int64_t memory_limit_bytes);
 
-// Last lines of a file, at most `max_lines` and 8 KiB.
-std::vector<std::string> last_lines(const std::filesystem::path& path, size_t max_lines);
-
 }  // namespace trainer::launch

@@ -57,7 +57,7 @@ struct Ended {  // all workers of the node are gone
 };
 struct Leave {  // the node was told to stop; `what` for people: "SIGTERM", "launch.preempt_file"
   std::string what;
-  int signal = 0;
+  int signal = 0;        // 0: a notice
   bool at_once = false;  // a second Ctrl-C
 };
 struct AskSave {};  // SIGUSR1
@@ -79,6 +79,7 @@ struct Stacks {  // answer to AskStacks
   int64_t attempt = 0;
   int64_t rank = 0;
   std::string text;
+  std::string log;  // path of its standard error's
 };
 struct Probed {  // answer to Probe: empty when the node reaches all peers
   std::vector<std::string> problems;

@@ -15,6 +15,7 @@ namespace trainer::launch {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kLastLines = 20, kLastLineBytes = 2 << 10;
 constexpr size_t kMaxLineBytes = 16 << 20;  // a longer line is shown in pieces, so that memory stays bounded
 
 }  // namespace
@@ -122,6 +123,10 @@ void WorkerOutput::show(std::string_view line, Console& console) {
   if (!options_.has_status && console.is_terminal() && !line.empty()) {
     const size_t last = line.rfind('\r', line.size() - (line.size() > 1 && line.back() == '\r' ? 2 : 1));
     if (last != std::string_view::npos) line.remove_prefix(last + 1);
+  }
+  if (options_.fd == 2) {  // what fails says so there
+    if (last_lines_.size() == kLastLines) last_lines_.pop_front();
+    last_lines_.emplace_back(line.substr(0, kLastLineBytes));
   }
   if (options_.shows_lines) console.line(options_.fd, options_.prefix, line);
   if (!filtered_.is_open()) return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -40,6 +41,8 @@ class WorkerOutput {
   void close() { pipe_.reset(); }
   // Takes what the pipe holds, at most about `max_bytes` (then kMore).
   Pumped pump(Console& console, size_t max_bytes);
+  // The newest lines, for the report of a failure: also of a stream that no file could take.
+  std::vector<std::string> last_lines() const { return {last_lines_.begin(), last_lines_.end()}; }
   // Shows a last line that has no newline.
   void flush_partial(Console& console);
 
@@ -56,6 +59,7 @@ class WorkerOutput {
   bool in_status_ = false;
   bool redraws_ = false;  // the partial line is drawn as the status
   std::string partial_;   // the line so far
+  std::deque<std::string> last_lines_;
 };
 
 }  // namespace trainer::launch

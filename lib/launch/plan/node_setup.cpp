@@ -29,9 +29,9 @@ NodeSetup set_up_node(const WorkerPlan& plan, const std::string& host, const std
     const std::vector<std::string> lines = describe(profile);
     setup.lines.insert(setup.lines.end(), lines.begin(), lines.end());
     input.network_warning = profile.warning;
-    input.interfaces = net::interfaces();
     input.endpoint_host = plan.endpoints.empty() ? "" : plan.endpoints.front().host;
   }
+  if (plan.max_nodes > 1 || !plan.interface.empty()) input.interfaces = net::interfaces();
   input.machine = plan.machine;
   input.limits = read_node_limits();
   input.nproc = plan.nproc;

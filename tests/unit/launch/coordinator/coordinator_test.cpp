@@ -172,8 +172,14 @@ TEST_CASE("who does not fit is refused, and told why") {
   other.version.clear();
   other.spec_hash = "abc";
   job.coordinator->join(4, other, job.now);
-  CHECK_THAT(job.last<Refused>(4)->reason, Contains("the job of x is not that of h0"));
+  CHECK_THAT(job.last<Refused>(4)->reason,
+             Contains("x has another job than h0: got abc; expected ; its job file, --set or flags differ"));
   CHECK(job.dropped == std::vector<int64_t>{1, 2, 3, 4});
+  // The node that waits knows, too.
+  CHECK_THAT(job.notes(0), Contains("refused: h1 is node 5") && Contains("refused: x has another job"));
+  job.pass(601);
+  CHECK_THAT(job.last<Finish>(0)->text,
+             Contains("\n  refused: x has another job than h0") && !Contains("firewall"));
 }
 
 TEST_CASE("the first failure in time is named on all nodes, whichever is heard of first") {
@@ -364,6 +370,36 @@ TEST_CASE("an elastic job goes on without a node that leaves, down to its minimu
   CHECK_THAT(job.last<Finish>(0)->text, StartsWith("FAILED  1 of 2 nodes came within 600 s"));
 }
 
+TEST_CASE("the coordinator's node leaves a job that can meet elsewhere, and ends one that can not") {
+  WorkerPlan plan = elastic(1, 3);
+  plan.endpoints = {{"h0", 1}, {"h1", 1}};
+  Job job(plan);
+  for (const int64_t id : {0, 1, 2}) job.join(id);
+  job.receive(0, Leave{"SIGTERM", SIGTERM, false});
+  for (const int64_t id : {0, 1, 2}) job.end(id, 2);
+  CHECK(job.last<Finish>(0)->code == 75);
+  for (const int64_t id : {1, 2}) {
+    CHECK(job.count<Finish>(id) == 0);
+    CHECK(job.last<Refused>(id)->reason == "h0, where the nodes meet, leaves the job");
+    CHECK_FALSE(job.last<Refused>(id)->final);  // they meet again
+  }
+
+  plan.endpoints.pop_back();
+  Job bound(plan);
+  for (const int64_t id : {0, 1, 2}) bound.join(id);
+  bound.receive(0, Leave{"SIGTERM", SIGTERM, false});
+  for (const int64_t id : {0, 1, 2}) bound.end(id, 2);
+  CHECK(bound.last<Finish>(1)->code == 75);
+}
+
+TEST_CASE("a notice ends a job as preempted also when nothing was there to save") {
+  Job job(fixed(1));
+  job.join(0, 0);
+  job.receive(0, Leave{"launch.preempt_file /spot", 0, false});
+  job.end(0);
+  CHECK(job.last<Finish>(0)->code == 75);
+}
+
 TEST_CASE("a coordinator that takes over goes on counting where the lost one was") {
   WorkerPlan plan = elastic(1, 2);
   plan.max_restarts = 4;
@@ -445,7 +481,7 @@ TEST_CASE("a rank that stands still is named with its peers' phases, its stacks 
   REQUIRE(job.count<AskStacks>(1) == 1);
   CHECK(job.count<AskStacks>(0) == 0);
   CHECK(job.last<AskStacks>(1)->rank == 2);
-  job.receive(1, Stacks{0, 2, "thread 1: nanosleep"});
+  job.receive(1, Stacks{0, 2, "thread 1: nanosleep", "logs/2/stderr.log"});
   CHECK_THAT(job.notes(0), Contains("stacks of rank 2:\nthread 1: nanosleep"));
   CHECK(job.last<Stop>(1)->kill == std::vector<int64_t>{2});
   job.end(0);
@@ -454,7 +490,8 @@ TEST_CASE("a rank that stands still is named with its peers' phases, its stacks 
   CHECK_THAT(job.last<Finish>(0)->text, StartsWith("FAILED  node 1 rank 2 (host h1, pid 102) at step 12") &&
                                             Contains("hang: no progress for ") &&
                                             Contains("ranks 0, 1, 3: step 12, waiting for the other ranks") &&
-                                            Contains("rank 2: step 12, forward"));
+                                            Contains("rank 2: step 12, forward") &&
+                                            Contains("\n  log: logs/2/stderr.log"));
 }
 
 TEST_CASE("a rank that a signal has stopped is to blame, though it was stopped while it waited") {
@@ -468,7 +505,7 @@ TEST_CASE("a rank that a signal has stopped is to blame, though it was stopped w
                         {RankStatus{0, 100, true, 9, waiting, 61, 0, 'S'},
                          RankStatus{1, 101, true, 9, waiting, 61, 0, 'T'}}});
   CHECK(job.last<AskStacks>(0)->rank == 1);
-  job.receive(0, Stacks{0, 1, "x"});
+  job.receive(0, Stacks{0, 1, "x", ""});
   job.end(0);
   CHECK_THAT(job.last<Finish>(0)->text, Contains("rank 1: step 9, ") && Contains(", stopped by a signal"));
 }

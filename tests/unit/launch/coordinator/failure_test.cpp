@@ -140,18 +140,3 @@ TEST_CASE("the job's error file is torchelastic's, with the error's code") {
   CHECK(json["message"]["extraInfo"]["py_callstack"] == "FAILED ...");
   CHECK(std::stoll(json["message"]["extraInfo"]["timestamp"].get<std::string>()) > 1'700'000'000);
 }
-
-TEST_CASE("the last lines of a long log are whole lines") {
-  const TemporaryDirectory dir;
-  const auto log = dir.path / "log";
-  {
-    std::ofstream out(log);
-    for (int i = 0; i < 10000; ++i) out << "line " << i << "\n";
-  }
-  const auto lines = last_lines(log, 3);
-  REQUIRE(lines.size() == 3);
-  CHECK(lines[0] == "line 9997");
-  CHECK(lines[2] == "line 9999");
-  CHECK(last_lines(log, 100000).front().rfind("line ", 0) == 0);
-  CHECK(last_lines("/no/such/log", 3).empty());
-}

@@ -177,6 +177,21 @@ TEST_CASE("status lines are drawn for the worker that may, and never logged") {
   }
 }
 
+TEST_CASE("the newest lines of standard error are kept, also where no file takes them") {
+  Pipe worker, out;
+  Console console(out.write.get(), out.write.get());
+  WorkerOutput output(std::move(worker.read), {.fd = 2, .shows_lines = false});
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(i) + "\n";
+  write_text(worker.write, text + "the end");
+  output.pump(console, 1 << 20);
+  output.flush_partial(console);
+  const std::vector<std::string> lines = output.last_lines();
+  REQUIRE(lines.size() == 20);
+  CHECK(lines.front() == "line 981");
+  CHECK(lines.back() == "the end");
+}
+
 TEST_CASE("a stream that may have no status lines passes as it stands") {
   const TemporaryDirectory dir;
   Pipe worker, out;
