@@ -257,6 +257,18 @@ class Elastic(Nodes):
         self.assert_all_say(job, rf"{self.cluster.nodes[1].address}:{self.port}\b", job.agents[1:])
         self.end_well(job, [137, 0, 0])
 
+    def test_the_first_node_leaves_and_the_others_meet_at_the_second_endpoint(self):
+        job = self.elastic("2:3", endpoints=(0, 1))
+        job.start(*self.cluster.nodes)
+        workers = self.started(job, 6)
+        fault_ns = time.monotonic_ns()
+        job.agents[0].signal(signal.SIGTERM)
+        self.assert_acted(job, fault_ns, workers)
+        self.started(job, 4, fault_ns)
+        self.assertEqual(job.agents[0].wait(20), 143, job.report())
+        self.assert_all_say(job, rf"{self.cluster.nodes[1].address}:{self.port}\b", job.agents[1:])
+        self.end_well(job, [143, 0, 0])
+
 
 class Soak(Nodes):
     def test_a_job_lives_through_random_faults(self):

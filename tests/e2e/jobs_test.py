@@ -6,6 +6,7 @@ that must agree by construction (any world size, any accumulation), and the exac
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,31 @@ class Jobs(unittest.TestCase):
         self.assertFalse((self.path / "twice/best").exists())
         self.assertEqual(self.losses("twice/previous"), first)
         self.assertTrue((self.path / "twice/previous/best/model.safetensors").is_file())
+
+    def test_a_restart_leaves_the_earlier_runs_results_where_the_first_attempt_put_them(self):
+        self.run_job("kept", "train.steps=2")
+        first = self.losses("kept")
+        logs = self.path / "kept/logs"
+        shutil.rmtree(logs)  # the first run's: a second attempt is seen by what it logs
+        agent = subprocess.Popen(
+            self.command("kept", "train.steps=1000000", flags=["--nproc-per-node=2", "--max-restarts=1"]), cwd=ROOT,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def wait_for_step(attempt):
+            log = logs / f"attempt_{attempt}/0/stdout.log"
+            deadline = time.monotonic() + 60
+            while not (log.is_file() and "step 1" in log.read_text()):
+                self.assertIsNone(agent.poll())
+                self.assertLess(time.monotonic(), deadline, f"no step in attempt {attempt}")
+                time.sleep(0.05)
+
+        wait_for_step(0)
+        os.kill(self.workers(agent)[1], signal.SIGKILL)
+        wait_for_step(1)
+        agent.send_signal(signal.SIGINT)
+        agent.communicate(timeout=30)
+        self.assertEqual(self.losses("kept/previous"), first)
+        self.assertTrue((self.path / "kept/previous/final/model.safetensors").is_file())
 
     def test_early_stop_ends_the_job_and_says_so(self):
         result = self.run_job("early", "optimizer.lr=1.0e-30", "train.steps=100", "evaluation.every=2",
