@@ -51,7 +51,9 @@ void add_check(CLI::App& cli, std::function<int()>& command) {
       spec::JobSpec spec = load_spec(*flags);
       launch::WorkerPlan plan = launch::plan_workers(spec.launch, spec.hardware, hardware::detect(), {});
       // With --preflight: only look at this node and, with several nodes (start it on all), at whether each reaches each.
-      const auto is_preflight = [](const spec::Flag& flag) { return flag.key == "preflight" && flag.value == "true"; };
+      const auto is_preflight = [](const spec::Flag& flag) {
+        return flag.key == "preflight" && flag.value == "true";
+      };
       if (std::any_of(flags->launch.said.begin(), flags->launch.said.end(), is_preflight)) {
         plan.preflight = plan.preflight_only = true;
         plan.output_dir = spec.job.output_dir.empty() ? "runs/" + spec.job.name : spec.job.output_dir;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 
 namespace trainer {
 
@@ -11,6 +12,13 @@ inline int64_t monotonic_ns() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+constexpr int64_t to_ns(double seconds) {
+  return static_cast<int64_t>(seconds * 1e9);
+}
+
+// A time that does not come.
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 inline double monotonic_s() {
   return static_cast<double>(monotonic_ns()) * 1e-9;

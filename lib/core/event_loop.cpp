@@ -43,7 +43,7 @@ EventLoop::TimerId EventLoop::at(int64_t time_ns, Callback callback) {
 }
 
 EventLoop::TimerId EventLoop::after(double seconds, Callback callback) {
-  return at(monotonic_ns() + static_cast<int64_t>(seconds * 1e9), std::move(callback));
+  return at(monotonic_ns() + to_ns(seconds), std::move(callback));
 }
 
 void EventLoop::cancel(TimerId id) {

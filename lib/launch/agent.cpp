@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "launch/coordinator/coordinator.h"
+#include "launch/coordinator/elsewhere.h"
 #include "launch/coordinator/link.h"
 #include "launch/coordinator/rendezvous.h"
 #include "launch/node.h"
@@ -38,7 +39,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kProbeS = 10;
-constexpr double kAskAgainS = 2;
 constexpr int kSlowReaderMs = 5000;  // without reading anything, at the end of a job that failed
 constexpr double kFarewellS = 3;     // for the other nodes to take their Finish
 
@@ -94,8 +94,6 @@ class Agent {
   Endpoint open_store(int64_t world_size);
 
   void look_around();
-  void look_elsewhere(size_t index);
-  void ask_elsewhere(std::unique_ptr<net::Connection> connection, size_t index);
   void move_to(const Endpoint& endpoint);
 
   void to_coordinator(const Message& message);
@@ -137,10 +135,7 @@ class Agent {
   std::unique_ptr<StoreProcess> store_;
   std::optional<DirectoryLock> lock_;  // of the job's output directory
   EventLoop::TimerId timer_ = 0;
-  // While it gathers nodes, the other endpoints are asked: this one may have been cut off.
-  bool looks_around_ = false;
-  std::map<size_t, std::unique_ptr<net::Connector>> elsewhere_connectors_;
-  std::map<size_t, std::unique_ptr<Link>> elsewhere_links_;
+  std::unique_ptr<Elsewhere> elsewhere_;
 
   int num_signals_ = 0;
   int last_signal_ = 0;
@@ -171,7 +166,7 @@ int Agent::run() {
     loop_.run_once();
   }
   // The other nodes close when they have understood.
-  const int64_t end_ns = monotonic_ns() + static_cast<int64_t>(kFarewellS * 1e9);
+  const int64_t end_ns = monotonic_ns() + to_ns(kFarewellS);
   while (!peers_.empty() && monotonic_ns() < end_ns && num_signals_ < 2) {
     outputs_.flush();
     loop_.run_once(50'000'000);
@@ -255,65 +250,25 @@ void Agent::make_coordinator() {
   set_timer();
 }
 
-// A coordinator of the same job at another endpoint, whose nodes went on while this one was cut off, is joined; until
-// workers run here it is asked again and again.
+// While the coordinator here gathers nodes, the other endpoints are asked: this one may have been cut off.
 void Agent::look_around() {
   const bool looks = coordinator_ != nullptr && coordinator_->is_gathering() && !plan_.is_fixed();
-  if (looks == looks_around_) return;
-  looks_around_ = looks;
-  elsewhere_connectors_.clear();
-  elsewhere_links_.clear();
-  for (size_t i = 0; looks && i < plan_.endpoints.size(); ++i) {
-    if (plan_.endpoints[i] != endpoint_) look_elsewhere(i);
-  }
-}
-
-void Agent::look_elsewhere(size_t index) {
-  elsewhere_links_.erase(index);
-  if (!looks_around_) return;
-  const Endpoint& endpoint = plan_.endpoints[index];
-  elsewhere_connectors_[index] = net::connect(
-      loop_, endpoint.host, endpoint.port, credentials(),
-      monotonic_ns() + static_cast<int64_t>(kAskAgainS * 1e9),
-      {[this, index](std::unique_ptr<net::Connection> connection) {
-         loop_.defer([this, index,
-                      shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(connection))] {
-           ask_elsewhere(std::move(*shared), index);
-         });
-       },
-       [this, index](const std::string&) {
-         loop_.after(kAskAgainS, [this, index] { look_elsewhere(index); });
-       }});
-}
-
-void Agent::ask_elsewhere(std::unique_ptr<net::Connection> connection, size_t index) {
-  if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
-  const auto again = [this, index] { loop_.after(kAskAgainS, [this, index] { look_elsewhere(index); }); };
-  auto link =
-      std::make_unique<Link>(loop_, std::move(connection), plan_.heartbeat_s, plan_.heartbeat_timeout_s,
-                             Link::Hooks{[this, index, again](const Message& message) {
-                                           if (std::holds_alternative<Accepted>(message)) {
-                                             loop_.defer([this, index] { move_to(plan_.endpoints[index]); });
-                                           } else if (std::holds_alternative<Refused>(message)) {
-                                             again();
-                                           }
-                                         },
-                                         [again](const std::string&) { again(); }});
+  if (looks == (elsewhere_ != nullptr)) return;
+  elsewhere_.reset();
+  if (!looks) return;
   Join join = make_join();
   join.last_attempt = coordinator_->attempt();
   join.hosting = index_of(endpoint_);
-  join.address = advertised(link->local_address());
-  link->send(join);
-  elsewhere_links_[index] = std::move(link);
+  elsewhere_ = std::make_unique<Elsewhere>(loop_, plan_, endpoint_, join,
+                                           [this](const Endpoint& endpoint) { move_to(endpoint); });
 }
 
 // The nodes that had come here follow.
 void Agent::move_to(const Endpoint& endpoint) {
-  if (coordinator_ == nullptr || !coordinator_->is_gathering()) return;
   print(fmt::format("the job goes on at {}: moving there", net::host_port(endpoint.host, endpoint.port)));
   loop_.cancel(timer_);
   coordinator_.reset();
-  look_around();
+  elsewhere_.reset();
   peers_.clear();
   listener_.reset();
   why_lost_.clear();
@@ -368,7 +323,7 @@ void Agent::probe(const Probe& probe) {
   for (size_t i = 0; i < probe.peers.size(); ++i)
     peers.push_back({probe.hosts[i], probe.peers[i].host, probe.peers[i].port});
   probe_ = net::probe(
-      loop_, std::move(peers), credentials(), monotonic_ns() + static_cast<int64_t>(kProbeS * 1e9),
+      loop_, std::move(peers), credentials(), monotonic_ns() + to_ns(kProbeS),
       [this](const std::vector<net::ProbeResult>& results) {
         Probed probed;
         for (const net::ProbeResult& result : results) {
@@ -473,7 +428,7 @@ void Agent::from_coordinator(const Message& message) {
 void Agent::set_timer() {
   loop_.cancel(timer_);
   look_around();
-  if (coordinator_ == nullptr || coordinator_->deadline_ns() == std::numeric_limits<int64_t>::max()) return;
+  if (coordinator_ == nullptr || coordinator_->deadline_ns() == kNever) return;
   timer_ = loop_.at(coordinator_->deadline_ns(), [this] {
     coordinator_->on_time(monotonic_ns());
     set_timer();
@@ -491,8 +446,7 @@ void Agent::on_lost(const std::string& reason) {
 
 // The coordinator was lost, and the workers are gone.
 void Agent::on_idle() {
-  if (num_signals_ > 0)
-    return finish({last_signal_ == 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + last_signal_, "", ""});
+  if (num_signals_ > 0) return finish({stop_code(last_signal_, false), "", ""});
   if (plan_.is_fixed() && plan_.max_restarts == 0 && node_.last()) {
     finish({static_cast<int>(ExitCode::kDistributed),
             fmt::format("FAILED  node 0, lost\n  {}\n  hint: it is down, its agent was killed, or the "
@@ -527,9 +481,7 @@ void Agent::leave(const std::string& what, int signal) {
   const bool again = num_signals_++ > 0 && (signal == SIGINT || signal == SIGQUIT);
   if (again) node_.kill();
   if (link_ == nullptr && coordinator_ == nullptr) {
-    if (!node_.has_workers())
-      finish({signal == 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + signal,
-              what + ": no worker was running", ""});
+    if (!node_.has_workers()) finish({stop_code(signal, false), what + ": no worker was running", ""});
     return;
   }
   to_coordinator(Leave{what, signal, again});

@@ -32,12 +32,10 @@ class PhaseTimes {
   void start(Phase phase) { switch_to(static_cast<int>(phase)); }
   void stop() { switch_to(-1); }
   double seconds(Phase phase) const { return static_cast<double>(ns_[static_cast<size_t>(phase)]) * 1e-9; }
-  void set(Phase phase, double seconds) {
-    ns_[static_cast<size_t>(phase)] = static_cast<int64_t>(seconds * 1e9);
-  }
+  void set(Phase phase, double seconds) { ns_[static_cast<size_t>(phase)] = to_ns(seconds); }
   // Time that was found to belong elsewhere; `from` may be the running phase.
   void move(Phase from, Phase to, double seconds) {
-    const auto ns = static_cast<int64_t>(seconds * 1e9);
+    const auto ns = to_ns(seconds);
     ns_[static_cast<size_t>(from)] -= ns;
     ns_[static_cast<size_t>(to)] += ns;
   }

@@ -80,7 +80,7 @@ class TcpListener : public Listener {
       }
       if (strangers_.size() == kMaxStrangers) strangers_.pop_front();
       const auto place = strangers_.emplace(strangers_.end());
-      const int64_t deadline_ns = monotonic_ns() + static_cast<int64_t>(kHandshakeTimeoutS * 1e9);
+      const int64_t deadline_ns = monotonic_ns() + to_ns(kHandshakeTimeoutS);
       *place = std::make_unique<PendingPeer>(
           loop_, std::move(socket), peer, Role::kListening, credentials_, deadline_ns,
           [this, place](PendingPeer::Outcome o) { on_over(place, std::move(o)); });

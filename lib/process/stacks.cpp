@@ -340,7 +340,7 @@ std::string stacks_of(pid_t pid, double timeout_s) {
   std::thread([&] {
     try {
       const int64_t now_ns = monotonic_ns();
-      text = look(pid, now_ns, now_ns + static_cast<int64_t>(timeout_s * 1e9));
+      text = look(pid, now_ns, now_ns + to_ns(timeout_s));
     } catch (const std::exception& error) {
       text = fmt::format("no stacks: {}", error.what());
     }

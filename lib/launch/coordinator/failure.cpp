@@ -83,6 +83,10 @@ void append_indented(std::string& text, const std::string& lines) {
 
 }  // namespace
 
+int stop_code(int signal, bool saved) {
+  return saved || signal == 0 ? static_cast<int>(ExitCode::kPreempted) : 128 + signal;
+}
+
 bool blames_peers(const Failure& failure) {
   return lost_peers(failure) ||
          (failure.rank >= 0 &&

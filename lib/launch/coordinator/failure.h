@@ -34,6 +34,9 @@ struct Failure {
 // peers may be seen to die first. Null when none failed by itself.
 const Failure* root_cause(const std::vector<Failure>& failures);
 
+// Exit code of a node or a job that was told to stop. signal 0: by a notice; then it is to be started again in any case.
+int stop_code(int signal, bool saved);
+
 // Whether it is what a rank says whose peers are gone: the cause may follow.
 bool lost_peers(const Failure& failure);
 // The same of any program, by its words.

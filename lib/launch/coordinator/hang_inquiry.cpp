@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/format.h"
 
@@ -68,7 +69,7 @@ Failure HangInquiry::failure(int64_t now_ns) const {
   failure.rank = suspect.rank;
   failure.pid = suspect.pid;
   failure.step = suspect.step;
-  failure.time_ns = now_ns - static_cast<int64_t>(suspect.since_beat_s * 1e9);
+  failure.time_ns = now_ns - to_ns(suspect.since_beat_s);
   failure.code = static_cast<int>(ExitCode::kDistributed);
   failure.message = fmt::format("hang: no progress for {} (the limit is {}, launch.hang_timeout_s)",
                                 short_duration(suspect.since_beat_s), short_duration(stalled_.timeout_s));

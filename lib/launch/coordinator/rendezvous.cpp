@@ -19,7 +19,7 @@ Rendezvous::Rendezvous(EventLoop& loop, const WorkerPlan& plan, int lost, Hooks 
     : loop_(loop),
       plan_(plan),
       hooks_(std::move(hooks)),
-      deadline_ns_(monotonic_ns() + static_cast<int64_t>(plan.join_timeout_s * 1e9)) {
+      deadline_ns_(monotonic_ns() + to_ns(plan.join_timeout_s)) {
   const std::vector<Endpoint>& endpoints = plan_.endpoints;
   connectors_.resize(endpoints.size());
   if (plan_.node_rank == 0 && plan_.is_fixed()) {

@@ -12,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "pipe.h"
 
 using trainer::Descriptor;
 using trainer::EventLoop;
@@ -21,14 +22,7 @@ namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
 
-struct Pipe {
-  Descriptor read, write;
-  Pipe() {
-    int fds[2];
-    REQUIRE(::pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0);
-    read = Descriptor(fds[0]);
-    write = Descriptor(fds[1]);
-  }
+struct BytePipe : Pipe {
   void fill() const { REQUIRE(::write(write.get(), "x", 1) == 1); }
   void drain() const {
     char byte;
@@ -112,7 +106,7 @@ TEST_CASE("a timer may set itself anew, and another that is due at once") {
 
 TEST_CASE("a descriptor's call comes when it is ready, with what it is ready for") {
   EventLoop loop;
-  const Pipe pipe;
+  const BytePipe pipe;
   std::vector<uint32_t> seen;
   loop.add(pipe.read.get(), EPOLLIN, [&](uint32_t events) {
     seen.push_back(events);
@@ -128,7 +122,7 @@ TEST_CASE("a descriptor's call comes when it is ready, with what it is ready for
 
 TEST_CASE("calls come in the order in which the descriptors became ready") {
   EventLoop loop;
-  const std::array<Pipe, 8> pipes;
+  const std::array<BytePipe, 8> pipes;
   std::string order;
   for (size_t i = 0; i < pipes.size(); ++i) {
     loop.add(pipes[i].read.get(), EPOLLIN, [&, i](uint32_t) {
@@ -143,9 +137,9 @@ TEST_CASE("calls come in the order in which the descriptors became ready") {
 
 TEST_CASE("a descriptor that an earlier call of the round removed is not called") {
   EventLoop loop;
-  const Pipe first, second;
+  const BytePipe first, second;
   std::string calls;
-  const auto remove_other = [&](const Pipe& other, char name) {
+  const auto remove_other = [&](const BytePipe& other, char name) {
     return [&, name](uint32_t) {
       calls += name;
       loop.remove(other.read.get());
@@ -161,8 +155,8 @@ TEST_CASE("a descriptor that an earlier call of the round removed is not called"
 
 TEST_CASE("a call may remove itself and give its number to another descriptor") {
   EventLoop loop;
-  Pipe first;
-  const Pipe second;
+  BytePipe first;
+  const BytePipe second;
   first.fill();
   const int number = first.read.get();
   bool called = false;
@@ -214,9 +208,9 @@ TEST_CASE("deferred calls come next, in order; those that they defer come a roun
 
 TEST_CASE("a stop ends the round: what is ready then waits for the next run") {
   EventLoop loop;
-  const Pipe first, second;
+  const BytePipe first, second;
   std::string calls;
-  for (const Pipe* pipe : {&first, &second}) {
+  for (const BytePipe* pipe : {&first, &second}) {
     loop.add(pipe->read.get(), EPOLLIN, [&, pipe](uint32_t) {
       calls += pipe == &first ? '1' : '2';
       pipe->drain();
@@ -233,7 +227,7 @@ TEST_CASE("a stop ends the round: what is ready then waits for the next run") {
 
 TEST_CASE("a loop that waits needs no processor") {
   EventLoop loop;
-  const Pipe pipe;
+  const BytePipe pipe;
   int calls = 0;
   loop.add(pipe.read.get(), EPOLLIN, [&](uint32_t) { ++calls; });
   loop.after(3600, [&] { ++calls; });

@@ -12,22 +12,13 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "launch/output/output.h"
+#include "pipe.h"
 #include "temporary_directory.h"
 
 using namespace trainer::launch;
 using trainer::Descriptor;
 
 namespace {
-
-struct Pipe {
-  Descriptor read, write;
-  Pipe() {
-    int fds[2];
-    REQUIRE(::pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0);
-    read = Descriptor(fds[0]);
-    write = Descriptor(fds[1]);
-  }
-};
 
 // A raw terminal of 20 columns.
 struct Terminal {
