@@ -247,7 +247,8 @@ void describe(V& v, Launch& l) {
     "where "
     "there is one; none: nothing is set");
   v("preflight", l.preflight, anything(),
-    "Whether ports, network, versions, memory and directories are checked before workers start");
+    "Whether ports, network, versions, memory and directories are checked before workers start "
+    "(--no-preflight: not)");
   v("max_restarts", l.max_restarts,
     at_least(0).at_most(kMillion).in("restarts").also({"restarts", "max_retries"}),
     "Restarts of the job after failed workers, whichever node's");
@@ -256,9 +257,9 @@ void describe(V& v, Launch& l) {
     "Restarts in a row without a new training step, after which the job fails");
   v("hang_timeout_s", l.hang_timeout_s,
     at_least(-1).at_most(kMillion).in("s").also({"hang_timeout", "watchdog_timeout_s"}),
-    "Time without a sign of progress after which a worker hangs and is restarted; 0: learned, 5 times the "
-    "slowest "
-    "step seen but at least 60 s; -1: not watched");
+    "Time without a sign of progress after which a worker of trainer run hangs, and the attempt ends; 0: "
+    "learned, 5 times "
+    "the slowest step seen but at least 60 s; -1: not watched");
   v("straggler_factor", l.straggler_factor, at_least(0).at_most(kMillion),
     "Ranks slower than the median by this factor are named in the log; 0: none");
   v("straggler_interval_s", l.straggler_interval_s, above(0).at_most(kMillion).in("s"),
