@@ -3,9 +3,6 @@
 #include <torch/library.h>
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "core/error.h"
 #include "kernels/philox.h"
 
@@ -17,9 +14,7 @@ TORCH_LIBRARY(trainer, library) {
 }
 
 namespace composed {
-namespace {
 
-// 0 or the scale for rows of these keys: [rows, columns] fp32 on CPU.
 at::Tensor dropout_factors(const at::Tensor& row_keys, uint32_t site, uint32_t head, int64_t columns,
                            double p) {
   const at::Tensor factors = at::empty({row_keys.size(0), columns}, at::kFloat);
@@ -35,6 +30,8 @@ at::Tensor dropout_factors(const at::Tensor& row_keys, uint32_t site, uint32_t h
   }
   return factors;
 }
+
+namespace {
 
 // On CUDA: the gradient is the same function of the gradient.
 struct CudaDropoutFunction : torch::autograd::Function<CudaDropoutFunction> {
@@ -64,25 +61,6 @@ struct CudaDropoutFunction : torch::autograd::Function<CudaDropoutFunction> {
   }
 };
 
-at::Tensor attend(const at::Tensor& qkv, const at::Tensor& row_keys,
-                  const Dropout& dropout) {                // [T, 3, H, D]
-  const auto parts = qkv.permute({1, 2, 0, 3}).unbind(0);  // [H, T, D]
-  if (dropout.p == 0) return at::scaled_dot_product_attention(parts[0], parts[1], parts[2]).transpose(0, 1);
-  const double scale = 1 / std::sqrt(static_cast<double>(qkv.size(3)));
-  at::Tensor weights = at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(1, 2)), -1);  // [H, T, T]
-  if (qkv.is_cuda()) {
-    weights = at::dropout(weights, dropout.p, true);
-  } else {
-    std::vector<at::Tensor> factors;
-    for (int64_t head = 0; head < qkv.size(2); ++head) {
-      factors.push_back(
-          dropout_factors(row_keys, dropout.site, static_cast<uint32_t>(head), qkv.size(0), dropout.p));
-    }
-    weights = weights * at::stack(factors).to(weights.scalar_type());
-  }
-  return at::matmul(weights, parts[2]).transpose(0, 1);
-}
-
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout) {
@@ -99,32 +77,26 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
   return {y, y.to(x.scalar_type())};
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool gelu) {
-  const at::Tensor y = at::linear(x, weight.to(x.scalar_type()), bias.to(x.scalar_type()));
-  return gelu ? at::gelu(y) : y;
+std::pair<at::Tensor, at::Tensor> dropout_add_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                   const Norm& norm, at::ScalarType dtype,
+                                                   const Dropout& dropout) {
+  const at::Tensor h = x.defined() ? residual + composed::dropout(x, dropout) : residual;
+  if (!norm.rms) return {h, at::layer_norm(h, {h.size(1)}, norm.weight, norm.bias, norm.eps).to(dtype)};
+  const at::Tensor rstd = (h.square().mean(-1, true) + norm.eps).rsqrt();
+  return {h, (h * rstd * norm.weight).to(dtype)};
 }
 
-at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
-                            const std::vector<int32_t>& seqlens, int64_t num_heads, const Dropout& dropout) {
-  const int64_t head_dim = qkv.size(1) / 3 / num_heads;
-  const at::Tensor heads = qkv.view({qkv.size(0), 3, num_heads, head_dim});
-  const bool half = qkv.scalar_type() == at::kBFloat16 || qkv.scalar_type() == at::kHalf;
-  if (qkv.is_cuda() && half && head_dim % 8 == 0 && head_dim <= 256 && !seqlens.empty()) {
-    const auto parts = heads.unbind(1);
-    const int64_t longest = *std::max_element(seqlens.begin(), seqlens.end());
-    return std::get<0>(at::_flash_attention_forward(parts[0], parts[1], parts[2], cu_seqlens, cu_seqlens,
-                                                    longest, longest, dropout.p, false, false))
-        .reshape({qkv.size(0), -1});
-  }
-  std::vector<at::Tensor> outputs;
-  int64_t start = 0;
-  for (const int64_t length : seqlens) {
-    const at::Tensor keys = dropout.p > 0 ? dropout.row_keys.narrow(0, start, length) : at::Tensor();
-    outputs.push_back(attend(heads.narrow(0, start, length), keys, dropout));
-    start += length;
-  }
-  if (outputs.empty()) return qkv.narrow(1, 0, qkv.size(1) / 3).clone();
-  return at::cat(outputs).reshape({qkv.size(0), -1});
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  Activation activation) {
+  const at::Tensor y =
+      at::linear(x, weight.to(x.scalar_type()), bias.defined() ? bias.to(x.scalar_type()) : at::Tensor());
+  if (activation == Activation::kNone) return y;
+  return at::gelu(y, activation == Activation::kGeluTanh ? "tanh" : "none");
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  const auto halves = gate_up.chunk(2, 1);
+  return at::silu(halves[0]) * halves[1];
 }
 
 }  // namespace composed

@@ -23,17 +23,40 @@ at::Tensor dropout(const at::Tensor& x, const Dropout& dropout) {
   return (is_fusable(x) ? fused::dropout : composed::dropout)(x, dropout);
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool gelu) {
+std::pair<at::Tensor, at::Tensor> dropout_add_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                   const Norm& norm, at::ScalarType dtype,
+                                                   const Dropout& dropout) {
+  return composed::dropout_add_norm(x, residual, norm, dtype, dropout);
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  Activation activation) {
   const bool pairs = weight.size(0) % 2 == 0 && weight.size(1) % 2 == 0;  // bf16 goes by pairs
-  const bool fused =
-      is_fusable(x) && weight.scalar_type() == at::kFloat && (x.scalar_type() == at::kFloat || pairs);
-  return (fused ? fused::linear : composed::linear)(x, weight, bias, gelu);
+  const bool fused = is_fusable(x) && weight.scalar_type() == at::kFloat && bias.defined() &&
+                     activation != Activation::kGeluTanh && (x.scalar_type() == at::kFloat || pairs);
+  if (fused) return fused::linear(x, weight, bias, activation == Activation::kGelu);
+  return composed::linear(x, weight, bias, activation);
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  return composed::swiglu(gate_up);
 }
 
 at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
                             const std::vector<int32_t>& seqlens, int64_t num_heads, const Dropout& dropout) {
   if (is_fusable(qkv)) return fused::varlen_attention(qkv, seqlens, num_heads, dropout);
   return composed::varlen_attention(qkv, cu_seqlens, seqlens, num_heads, dropout);
+}
+
+at::Tensor causal_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
+                            const std::vector<int32_t>& seqlens, int64_t num_heads, int64_t num_kv_heads,
+                            const Rope& rope, const Dropout& dropout) {
+  return composed::causal_attention(qkv, cu_seqlens, seqlens, num_heads, num_kv_heads, rope, dropout);
+}
+
+at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                int64_t vocab) {
+  return composed::linear_cross_entropy(x, weight, labels, vocab);
 }
 
 }  // namespace trainer::kernels

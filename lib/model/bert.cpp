@@ -101,6 +101,7 @@ BertClassifier::Hidden BertClassifier::embed(const data::TextBatch& batch) const
 at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
   using kernels::linear;
   const bool is_gelu = config_.hidden_act == Activation::kGelu;
+  const auto activation = is_gelu ? kernels::Activation::kGelu : kernels::Activation::kNone;
   const at::Tensor first_tokens = batch.cu_seqlens.slice(0, 0, batch.num_samples()).to(at::kLong);
   at::Tensor row_keys = batch.row_keys;
   Hidden hidden = embed(batch);
@@ -123,7 +124,7 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
     };
     add_norm(linear(context, layer.attention_output.weight, layer.attention_output.bias),
              layer.attention_norm);
-    at::Tensor wide = linear(hidden.input, layer.intermediate.weight, layer.intermediate.bias, is_gelu);
+    at::Tensor wide = linear(hidden.input, layer.intermediate.weight, layer.intermediate.bias, activation);
     if (!is_gelu) wide = config_.hidden_act == Activation::kRelu ? at::relu(wide) : at::gelu(wide, "tanh");
     add_norm(linear(wide, layer.output.weight, layer.output.bias), layer.output_norm);
   }

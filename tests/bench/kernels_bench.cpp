@@ -80,11 +80,13 @@ int main(int argc, char** argv) {
     };
     const Tensor x = input(c), wide = input(inner), qkv_input = input(3 * c), residual = leaf({n, c});
     const auto layer = [&](auto linear, auto attention, auto norm) {
-      const Tensor attended = attention(linear(x, w_qkv, b_qkv, false), cu_seqlens, seqlens, heads, dropout);
-      const auto [y, y_copy] =
-          norm(linear(attended, w_out, b_out, false), residual, gamma, beta, 1e-12, dropout);
-      const Tensor up = linear(y_copy, w_up, b_up, true);
-      const auto [z, z_copy] = norm(linear(up, w_down, b_down, false), y, gamma, beta, 1e-12, dropout);
+      const Tensor attended =
+          attention(linear(x, w_qkv, b_qkv, kernels::Activation::kNone), cu_seqlens, seqlens, heads, dropout);
+      const auto [y, y_copy] = norm(linear(attended, w_out, b_out, kernels::Activation::kNone), residual,
+                                    gamma, beta, 1e-12, dropout);
+      const Tensor up = linear(y_copy, w_up, b_up, kernels::Activation::kGelu);
+      const auto [z, z_copy] =
+          norm(linear(up, w_down, b_down, kernels::Activation::kNone), y, gamma, beta, 1e-12, dropout);
       return std::vector{z, z_copy};
     };
     time("layer, kernels", gflop * 12 * 384,
@@ -92,7 +94,7 @@ int main(int argc, char** argv) {
     time("  linear C -> 3C", gflop * 3 * c, [&] { return std::vector{kernels::linear(x, w_qkv, b_qkv)}; });
     time("  linear C -> C", gflop * c, [&] { return std::vector{kernels::linear(x, w_out, b_out)}; });
     time("  linear C -> 4C, GELU", gflop * inner,
-         [&] { return std::vector{kernels::linear(x, w_up, b_up, true)}; });
+         [&] { return std::vector{kernels::linear(x, w_up, b_up, kernels::Activation::kGelu)}; });
     time("  linear 4C -> C", gflop * inner,
          [&] { return std::vector{kernels::linear(wide, w_down, b_down)}; });
     time("  attention", 0, [&] {

@@ -4,95 +4,30 @@
 #include <torch/torch.h>
 
 #include <catch2/catch.hpp>
-#include <functional>
-#include <numeric>
 
 #include "kernels/composed.h"
+#include "ops_check.h"
 
 // The fused CPU operations against their compositions of ATen operations in fp64: forward and every gradient.
 // The binary runs once for every instruction set (TRAINER_CPU_ISA).
 
 using namespace trainer;
-using at::Tensor;
-using kernels::Dropout;
+using namespace trainer::ops_check;
+using kernels::Activation;
 
 namespace {
 
 const std::vector<int32_t> kLengths{1, 7, 33, 300, 16, 53, 129, 2};
-
-int64_t total(const std::vector<int32_t>& lengths) {
-  return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-}
-
-Tensor starts(const std::vector<int32_t>& lengths) {
-  std::vector<int32_t> result{0};
-  for (const int32_t length : lengths) result.push_back(result.back() + length);
-  return at::tensor(result, at::kInt);
-}
-
-Dropout dropout_of(int64_t rows, double p) {
-  return {p, at::randint(int64_t{1} << 62, {rows}, at::kLong), 7};
-}
-
-// Outputs and the gradients of a random weighting (exact in bf16) of them, of `f` at `inputs` rounded to
-// their dtypes, computed in `compute` (undefined: as they are).
-std::vector<Tensor> evaluate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
-                             const std::vector<Tensor>& inputs, bool in_double) {
-  std::vector<Tensor> leaves;
-  for (const Tensor& input : inputs) {
-    leaves.push_back((in_double ? input.to(at::kDouble) : input.clone()).detach().requires_grad_(true));
-  }
-  const auto outputs = f(leaves);
-  torch::manual_seed(99);
-  Tensor loss = at::zeros({}, at::kDouble);
-  std::vector<Tensor> result;
-  for (const Tensor& output : outputs) {
-    loss = loss +
-           (output.to(at::kDouble) * torch::randn(output.sizes()).to(at::kBFloat16).to(at::kDouble)).sum();
-    result.push_back(output.detach().to(at::kDouble));
-  }
-  loss.backward();
-  for (const Tensor& leaf : leaves) result.push_back(leaf.grad().to(at::kDouble));
-  return result;
-}
-
-// Largest difference, each over its expected absolute value plus the root mean square of all.
-double relative_error(const Tensor& got, const Tensor& expected) {
-  REQUIRE(got.sizes() == expected.sizes());
-  return ((got - expected).abs() / (expected.abs() + expected.pow(2).mean().sqrt())).max().item<double>();
-}
-
-using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
-
-// `fused` at inputs against `composed` in fp64. The rounding of inputs is common to both. What remains is a
-// few hundred roundings of sums in fp32, which grow as their square root: sqrt(1536) * 2^-24 = 2e-6, some
-// sigmas of it; and in bf16 the rounding of results and of what is kept between (2^-9 each), a few of them.
-void check(const Function& fused, const Function& composed, const std::vector<Tensor>& inputs, bool bf16) {
-  const auto got = evaluate(fused, inputs, false), expected = evaluate(composed, inputs, true);
-  REQUIRE(got.size() == expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    CAPTURE(i, bf16);
-    CHECK(relative_error(got[i], expected[i]) < (bf16 ? 8 * 0x1p-9 : 1e-5));
-  }
-}
-
-Tensor random(at::IntArrayRef sizes, bool bf16) {
-  return torch::randn(sizes).to(bf16 ? at::kBFloat16 : at::kFloat);
-}
-
-std::vector<Tensor> pair_to_vector(const std::pair<Tensor, Tensor>& pair) {
-  return {pair.first, pair.second};
-}
 
 }  // namespace
 
 TEST_CASE("Linear layers, with and without GELU, equal the composition in fp64, forward and backward") {
   torch::manual_seed(1);
   for (const bool bf16 : {false, true}) {
-    for (const bool gelu : {false, true}) {
+    for (const auto gelu : {Activation::kNone, Activation::kGelu, Activation::kGeluTanh}) {
       for (const auto& [n, in, out] :
            {std::array{37, 384, 96}, {850, 96, 130}, {1, 34, 2}, {5, 2, 6}, {13, 70, 50}}) {
-        CAPTURE(gelu, n, in, out);
+        CAPTURE(static_cast<int>(gelu), n, in, out);
         const auto f = [gelu](auto op) {
           return [gelu, op](const std::vector<Tensor>& v) { return std::vector{op(v[0], v[1], v[2], gelu)}; };
         };
@@ -213,8 +148,8 @@ TEST_CASE("Empty batches give empty results and zero gradients") {
   const Tensor gamma = torch::ones({4}).requires_grad_(true), beta = torch::zeros({4}).requires_grad_(true);
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const Tensor x = torch::zeros({0, 4}, dtype).requires_grad_(true);
-    const Tensor y =
-        kernels::varlen_attention(kernels::linear(x, weight, bias, true), starts({}), {}, 2, dropout);
+    const Tensor y = kernels::varlen_attention(kernels::linear(x, weight, bias, Activation::kGelu),
+                                               starts({}), {}, 2, dropout);
     const auto [z, copy] = kernels::dropout_add_layer_norm(kernels::dropout(y, dropout), torch::zeros({0, 4}),
                                                            gamma, beta, 1e-12, dropout);
     REQUIRE(z.sizes() == at::IntArrayRef({0, 4}));
