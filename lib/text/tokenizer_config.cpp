@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "text/json_node.h"
 #include "text/unicode.h"
 
 namespace trainer::text {
@@ -14,84 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// A JSON value that knows where it stands, for messages: "tokenizer.json: " is a whole file, then
-// "model.vocab".
-struct Node {
-  const Json& json;
-  std::string where;
-
-  bool has(const char* key) const { return json.is_object() && json.contains(key) && !json[key].is_null(); }
-  Node at(const char* key) const {
-    static const Json null;
-    return {has(key) ? json[key] : null, where + (where.ends_with(": ") ? "" : ".") + key};
-  }
-  [[noreturn]] void expected(const char* what) const {
-    fail<DataError>("{}{}got {}, expected {}", where, where.ends_with(": ") ? "" : ": ",
-                    json.dump().substr(0, 80), what);
-  }
-  bool boolean() const { return json.is_boolean() ? json.get<bool>() : (expected("true or false"), false); }
-  int64_t integer() const {
-    return json.is_number_integer() ? json.get<int64_t>() : (expected("an integer"), 0);
-  }
-  std::string string() const {
-    return json.is_string() ? json.get<std::string>() : (expected("a string"), "");
-  }
-  // Sets `value` when the key is there.
-  void read(const char* key, bool& value) const {
-    if (has(key)) value = at(key).boolean();
-  }
-  void read(const char* key, std::string& value) const {
-    if (has(key)) value = at(key).string();
-  }
-  void expect_object() const {
-    if (!json.is_object()) expected("an object");
-  }
-  // Refuses components that BertTokenizerFast does not have.
-  void expect_type(const char* type, const char* why) const {
-    expect_object();
-    const std::string got = at("type").string();
-    if (got != type) fail<DataError>("{}.type: got \"{}\", expected \"{}\"; {}", where, got, type, why);
-  }
-};
-
 constexpr const char* kOnlyBert = "only BERT's WordPiece tokenizers are supported";
-
-// Parses a file; a key given twice in an object is an error (JSON would silently keep the last).
-Json parse(const fs::path& path) {
-  const std::string text = read_file(path);
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      fail<DataError>("{}: duplicate key {}", path.string(), value.dump());
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, check);
-  } catch (const Json::exception& e) {
-    fail<DataError>("{}: malformed JSON: {}", path.string(), e.what());
-  }
-}
-
-AddedToken added_token(const Node& node, bool special) {
-  AddedToken token;
-  token.special = special;
-  if (node.json.is_string()) {
-    token.content = node.string();
-  } else {
-    node.expect_object();
-    token.content = node.at("content").string();
-    node.read("special", token.special);
-    node.read("single_word", token.single_word);
-    node.read("lstrip", token.lstrip);
-    node.read("rstrip", token.rstrip);
-  }
-  token.normalized = !token.special;
-  node.read("normalized", token.normalized);
-  return token;
-}
 
 void read_vocab_txt(const fs::path& path, TokenizerConfig& config) {
   const std::string text = read_file(path);
@@ -109,17 +32,17 @@ void read_vocab_txt(const fs::path& path, TokenizerConfig& config) {
 }
 
 void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
-  const Json json = parse(path);
-  const Node root{json, path.string() + ": "};
+  const Json json = parse_json(path);
+  const JsonNode root{json, path.string() + ": "};
   root.expect_object();
-  const Node model = root.at("model");
+  const JsonNode model = root.at("model");
   model.expect_type("WordPiece", kOnlyBert);
   model.read("unk_token", config.unk_token);
   model.read("continuing_subword_prefix", config.continuing_subword_prefix);
   if (model.has("max_input_chars_per_word")) {
     config.max_input_chars_per_word = model.at("max_input_chars_per_word").integer();
   }
-  const Node vocab = model.at("vocab");
+  const JsonNode vocab = model.at("vocab");
   vocab.expect_object();
   for (const auto& [token, id] : vocab.json.items()) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
@@ -129,7 +52,7 @@ void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
     if (!token.empty()) config.vocab.emplace_back(token, id.get<int32_t>());
   }
 
-  const Node normalizer = root.at("normalizer");
+  const JsonNode normalizer = root.at("normalizer");
   normalizer.expect_type("BertNormalizer", kOnlyBert);
   normalizer.read("clean_text", config.normalizer.clean_text);
   normalizer.read("handle_chinese_chars", config.normalizer.handle_chinese_chars);
@@ -138,18 +61,18 @@ void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
     config.normalizer.strip_accents = normalizer.at("strip_accents").boolean();
   root.at("pre_tokenizer").expect_type("BertPreTokenizer", kOnlyBert);
   if (root.has("post_processor")) {
-    const Node post = root.at("post_processor");
+    const JsonNode post = root.at("post_processor");
     post.expect_object();
     const std::string type = post.at("type").string();
     if (type != "TemplateProcessing" && type != "BertProcessing")
       post.expect_type("TemplateProcessing", kOnlyBert);
   }
   if (root.has("added_tokens")) {
-    const Node tokens = root.at("added_tokens");
-    if (!tokens.json.is_array()) tokens.expected("a list");
+    const JsonNode tokens = root.at("added_tokens");
+    tokens.expect_list();
     for (size_t i = 0; i < tokens.json.size(); ++i) {
-      const Node node{tokens.json[i], fmt::format("{}[{}]", tokens.where, i)};
-      config.added_tokens.push_back(added_token(node, false));
+      const JsonNode node = tokens.at(i);
+      config.added_tokens.push_back(read_added_token(node, false));
       config.added_tokens.back().id = static_cast<int32_t>(node.at("id").integer());
     }
   }
@@ -167,37 +90,37 @@ void add(TokenizerConfig& config, AddedToken token) {
 void read_settings(const fs::path& directory, TokenizerConfig& config) {
   const auto parse_object = [&](const char* name) {
     const fs::path path = directory / name;
-    Json json = fs::exists(path) ? parse(path) : Json::object();
-    Node{json, path.string() + ": "}.expect_object();
+    Json json = fs::exists(path) ? parse_json(path) : Json::object();
+    JsonNode{json, path.string() + ": "}.expect_object();
     return json;
   };
   const Json json = parse_object("tokenizer_config.json");
-  const Node root{json, (directory / "tokenizer_config.json").string() + ": "};
+  const JsonNode root{json, (directory / "tokenizer_config.json").string() + ": "};
   root.read("do_lower_case", config.normalizer.lowercase);
   root.read("tokenize_chinese_chars", config.normalizer.handle_chinese_chars);
   if (root.has("strip_accents")) config.normalizer.strip_accents = root.at("strip_accents").boolean();
 
   Json legacy = Json::object(), added = Json::object();
   if (root.has("added_tokens_decoder")) {
-    const Node tokens = root.at("added_tokens_decoder");
+    const JsonNode tokens = root.at("added_tokens_decoder");
     tokens.expect_object();
     config.added_tokens.clear();
     for (const auto& [id, value] : tokens.json.items()) {
-      const Node node{value, tokens.where + "." + id};
-      config.added_tokens.push_back(added_token(node, false));
+      const JsonNode node{value, tokens.where + "." + id};
+      config.added_tokens.push_back(read_added_token(node, false));
     }
   } else {
     legacy = parse_object("special_tokens_map.json");
     added = parse_object("added_tokens.json");
   }
 
-  const Node map{legacy, (directory / "special_tokens_map.json").string() + ": "};
+  const JsonNode map{legacy, (directory / "special_tokens_map.json").string() + ": "};
   const auto named = [&](const char* key, std::string& content) {
-    const Node& source = map.has(key) ? map : root;
+    const JsonNode& source = map.has(key) ? map : root;
     AddedToken token;
     token.special = true;
     token.content = content;
-    if (source.has(key)) token = added_token(source.at(key), true);
+    if (source.has(key)) token = read_added_token(source.at(key), true);
     content = token.content;
     add(config, std::move(token));
   };
@@ -208,11 +131,11 @@ void read_settings(const fs::path& directory, TokenizerConfig& config) {
   named("cls_token", config.cls_token);
   named("mask_token", mask_token);
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    for (const Node* source : {&root, &map}) {
+    for (const JsonNode* source : {&root, &map}) {
       if (!source->has(key) || !source->json[key].is_array()) continue;
-      const Node tokens = source->at(key);
+      const JsonNode tokens = source->at(key);
       for (size_t i = 0; i < tokens.json.size(); ++i) {
-        add(config, added_token({tokens.json[i], fmt::format("{}[{}]", tokens.where, i)}, true));
+        add(config, read_added_token(tokens.at(i), true));
       }
     }
   }
@@ -220,7 +143,7 @@ void read_settings(const fs::path& directory, TokenizerConfig& config) {
     AddedToken token;
     token.content = content;
     token.id = static_cast<int32_t>(
-        Node{id, (directory / "added_tokens.json").string() + ": " + Json(content).dump()}.integer());
+        JsonNode{id, (directory / "added_tokens.json").string() + ": " + Json(content).dump()}.integer());
     token.normalized = true;
     add(config, std::move(token));
   }

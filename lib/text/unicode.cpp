@@ -5,6 +5,8 @@
 #include <unicode/utf16.h>
 #include <unicode/utf8.h>
 
+#include <algorithm>
+
 namespace trainer::text {
 namespace {
 
@@ -41,11 +43,42 @@ constexpr LowerRange kNewLower[] = {
     {0x16EA0, 0x16EB8, 0x16EBB},
 };
 
+// Letters and numbers that came with Unicode 15.1 and 16, after ICU 72.
+struct Range {
+  char32_t first, last;
+};
+constexpr Range kNewLetters[] = {
+    {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
+    {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x11380, 0x11389}, {0x1138B, 0x1138B}, {0x1138E, 0x1138E},
+    {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3}, {0x11BC0, 0x11BE0},
+    {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF}, {0x1E5D0, 0x1E5ED},
+    {0x1E5F0, 0x1E5F0}, {0x2EBF0, 0x2EE5D},
+};
+constexpr Range kNewNumbers[] = {
+    {0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x16130, 0x16139},
+    {0x16D70, 0x16D79}, {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA},
+};
+
+template <size_t N>
+bool in_ranges(char32_t c, const Range (&ranges)[N]) {
+  return std::any_of(ranges, ranges + N, [c](const Range& r) { return c >= r.first && c <= r.last; });
+}
+
 }  // namespace
 
 char32_t next_code_point(std::string_view text, size_t& i) {
   UChar32 c;
   U8_NEXT_OR_FFFD(text.data(), i, text.size(), c);
+  return static_cast<char32_t>(c);
+}
+
+char32_t previous_code_point(std::string_view text, size_t& i) {
+  // ICU's places here are of 32 bits, so it gets the last bytes alone.
+  const size_t begin = i < U8_MAX_LENGTH ? 0 : i - U8_MAX_LENGTH;
+  auto place = static_cast<int32_t>(i - begin);
+  UChar32 c;
+  U8_PREV_OR_FFFD(text.data() + begin, 0, place, c);
+  i = begin + static_cast<size_t>(place);
   return static_cast<char32_t>(c);
 }
 
@@ -86,6 +119,16 @@ bool is_cjk(char32_t c) {
 bool is_word(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_ALPHABETIC) || u_hasBinaryProperty(icu(c), UCHAR_JOIN_CONTROL) ||
          (category(c) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
+}
+
+bool is_letter(char32_t c) {
+  if ((category(c) & U_GC_L_MASK) != 0) return in_unicode(c, 16);
+  return c >= kNewLetters[0].first && in_ranges(c, kNewLetters);
+}
+
+bool is_number(char32_t c) {
+  if ((category(c) & U_GC_N_MASK) != 0) return in_unicode(c, 16);
+  return c >= kNewNumbers[0].first && in_ranges(c, kNewNumbers);
 }
 
 int lower_case(char32_t c, char32_t out[2]) {

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "text/added_tokens.h"
+#include "text/parallel.h"
 #include "text/piece_trie.h"
 #include "text/tokenizer_config.h"
 #include "text/truncation.h"
@@ -283,39 +281,18 @@ Encoding WordPiece::encode(const TextPair& input, const EncodeOptions& options) 
 std::vector<Encoding> WordPiece::encode_batch(const std::vector<TextPair>& inputs,
                                               const EncodeOptions& options, int64_t num_threads) const {
   constexpr size_t kChunk = 64;  // texts that a thread takes at a time
-  const size_t num_chunks = (inputs.size() + kChunk - 1) / kChunk;
-  const size_t threads =
-      std::clamp<size_t>(static_cast<size_t>(num_threads), 1, std::max<size_t>(num_chunks, 1));
-
   std::vector<Encoding> out(inputs.size());
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::string error;
-  size_t error_at = inputs.size();  // the first failing text is reported, whatever the threads' timing
-  const auto work = [&] {
-    Scratch scratch;
-    for (size_t begin; (begin = kChunk * next++) < inputs.size();) {
-      for (size_t i = begin; i < std::min(begin + kChunk, inputs.size()); ++i) {
-        try {
-          out[i] = impl_->encode(inputs[i], options, scratch);
-        } catch (const DataError& e) {
-          const std::lock_guard lock(mutex);
-          if (i < error_at) {
-            error_at = i;
-            error = e.what();
-          }
-          next = num_chunks;
-          return;
-        }
-      }
-    }
+  const auto make_work = [&] {
+    return
+        [&, scratch = Scratch()](size_t i) mutable { out[i] = impl_->encode(inputs[i], options, scratch); };
   };
-  {
-    std::vector<std::jthread> others;
-    for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
+  if (const auto failure = parallel_for(inputs.size(), kChunk, num_threads, make_work)) {
+    try {
+      std::rethrow_exception(failure->error);
+    } catch (const DataError& e) {
+      fail<DataError>("text {} of {}: {}", failure->index, inputs.size(), e.what());
+    }
   }
-  if (error_at < inputs.size()) fail<DataError>("text {} of {}: {}", error_at, inputs.size(), error);
   return out;
 }
 

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainer::text {
+
+enum class TokenizerKind { kAuto, kBpe, kChar, kByte };
+
+// Special tokens that stand in a text, such as "<|endoftext|>": found, or text like any other (for documents
+// that are not to be trusted with them).
+enum class SpecialTokens { kFind, kIgnore };
+
+struct TokenizerFile {
+  std::string name, contents;
+};
+
+// A language model's tokenizer: bytes to ids and back. decode() is the exact inverse of encode() for any bytes,
+// UTF-8 or not, but for two settings of a BPE vocabulary: add_prefix_space (the space stays), and added tokens
+// that take the white space beside them. Thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // No special token is added. On `num_threads` >= 1 threads, with the same ids for any number. Throws
+  // DataError with the place of what has no token (characters only).
+  std::vector<int32_t> encode(std::string_view text, int64_t num_threads = 1,
+                              SpecialTokens special = SpecialTokens::kFind) const;
+  // In order; an error names the first failing text by its index.
+  std::vector<std::vector<int32_t>> encode_batch(const std::vector<std::string_view>& texts,
+                                                 int64_t num_threads,
+                                                 SpecialTokens special = SpecialTokens::kFind) const;
+  // Bytes; a caller that prints them while they come needs Utf8Stream. Throws DataError as token_bytes().
+  std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
+
+  // The bytes that a token stands for; they live as long as the tokenizer. Throws DataError for an id that is
+  // no token's.
+  virtual std::string_view token_bytes(int32_t id) const = 0;
+  virtual bool is_special(int32_t id) const = 0;
+  // One more than the largest id.
+  virtual int64_t vocab_size() const = 0;
+  // The token that ends a document; empty: there is none.
+  virtual std::optional<int32_t> eos_id() const = 0;
+  // What a saved model's directory gets, so that load_tokenizer() and, for BPE, transformers' AutoTokenizer
+  // load it from there.
+  virtual std::vector<TokenizerFile> files() const = 0;
+
+ protected:
+  // A part of a text whose ids don't depend on the rest: one token (id >= 0), or text of bytes [begin, end).
+  struct Segment {
+    int32_t id;
+    size_t begin, end;
+    bool continues;  // the text of the segment before
+  };
+  // Encodes segments, on one thread.
+  class Encoder {
+   public:
+    virtual ~Encoder() = default;
+    // Appends the ids of a segment of text.
+    virtual void encode(std::string_view text, const Segment& segment, std::vector<int32_t>& ids) = 0;
+  };
+  // Covers `text`, in order. A segment of text ends at the first place after `max_bytes` where that changes no
+  // id.
+  virtual void segments(std::string_view text, SpecialTokens special, size_t max_bytes,
+                        std::vector<Segment>& out) const = 0;
+  // For texts of about `num_bytes` in all.
+  virtual std::unique_ptr<Encoder> make_encoder(size_t num_bytes) const = 0;
+
+  // The message of token_bytes().
+  [[noreturn]] void fail_no_token(int32_t id) const;
+};
+
+// `path` is a directory, or one of its files: tokenizer.json, or vocab.json with merges.txt (BPE);
+// trainer_tokenizer.json (characters, or bytes). kAuto tells by what is there; kByte needs no path. Throws
+// DataError.
+std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, const std::filesystem::path& path);
+
+// One token a code point, by the order of code points (as nanoGPT's character-level data sets). Encoding
+// another character throws DataError with its place, and so does a text here that is not UTF-8.
+std::shared_ptr<const Tokenizer> make_char_tokenizer(std::string_view training_text);
+// 256 bytes, and id 256 to end documents if `with_eos`.
+std::shared_ptr<const Tokenizer> make_byte_tokenizer(bool with_eos);
+
+}  // namespace trainer::text
