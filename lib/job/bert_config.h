@@ -10,7 +10,7 @@
 
 namespace trainer {
 
-enum class Activation { kGelu, kGeluTanh, kRelu };
+using spec::Activation;
 
 // config.json of a Hugging Face BERT; defaults are those of transformers' BertConfig.
 struct BertConfig {

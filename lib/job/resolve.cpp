@@ -26,8 +26,15 @@ class Resolver {
   Job run() {
     device();
     identity();
-    labels();
-    data();
+    const bool is_gpt = s_.model.type == spec::ModelType::kGpt;
+    only_of_type();
+    if (is_gpt) {
+      gpt();
+      text();
+    } else {
+      labels();
+      data();
+    }
     train();
     optimizer();
     schedule();
@@ -97,6 +104,92 @@ class Resolver {
     job_.output_dir = s_.job.output_dir;
   }
 
+  // Keys that mean something to the other type of model only.
+  void only_of_type() {
+    static constexpr std::pair<spec::ModelType, const char*> kKeys[] = {
+        {spec::ModelType::kBertClassifier, "model.num_labels"},
+        {spec::ModelType::kBertClassifier, "model.problem_type"},
+        {spec::ModelType::kBertClassifier, "model.classifier_dropout"},
+        {spec::ModelType::kBertClassifier, "data.label_names"},
+        {spec::ModelType::kBertClassifier, "data.truncation"},
+        {spec::ModelType::kBertClassifier, "data.train.text_pair"},
+        {spec::ModelType::kBertClassifier, "data.train.label"},
+        {spec::ModelType::kBertClassifier, "train.batch_tokens"},
+        {spec::ModelType::kGpt, "model.gpt"},
+        {spec::ModelType::kGpt, "data.validation_fraction"},
+        {spec::ModelType::kGpt, "data.tokenizer"},
+        {spec::ModelType::kGpt, "data.documents"},
+        {spec::ModelType::kGpt, "data.windows"},
+        {spec::ModelType::kGpt, "train.recompute"}};
+    // A resolved spec has every key; what it leaves at its default says nothing.
+    const spec::JobSpec none;
+    const auto differs = [&](std::string_view key) {
+      if (key == "model.num_labels") return s_.model.num_labels != none.model.num_labels;
+      if (key == "model.problem_type") return s_.model.problem_type != none.model.problem_type;
+      if (key == "model.classifier_dropout") return s_.model.classifier_dropout.has_value();
+      if (key == "data.label_names") return !s_.data.label_names.empty();
+      if (key == "data.truncation") return s_.data.truncation != none.data.truncation;
+      if (key == "data.train.text_pair") return !s_.data.train.text_pair.empty();
+      if (key == "data.train.label") return !s_.data.train.label.empty();
+      if (key == "train.batch_tokens") return s_.train.batch_tokens != 0;
+      if (key == "model.gpt") return s_.model.gpt != none.model.gpt;
+      if (key == "data.validation_fraction") return s_.data.validation_fraction != 0;
+      if (key == "data.tokenizer") return s_.data.tokenizer != none.data.tokenizer;
+      if (key == "data.documents") return s_.data.documents != none.data.documents;
+      if (key == "data.windows") return s_.data.windows != none.data.windows;
+      return s_.train.recompute != none.train.recompute;
+    };
+    for (const auto& [type, key] : kKeys) {
+      if (type == s_.model.type || !differs(key)) continue;
+      faults_.add(key, "is a key of model.type {}, and this is {}; expected nothing here", to_string(type),
+                  to_string(s_.model.type));
+    }
+  }
+
+  void gpt() {
+    auto& m = s_.model;
+    if (m.pretrained.empty()) {
+      if (said("model.init") && m.init == spec::ModelInit::kPretrained) {
+        faults_.add("model.init",
+                    "got pretrained without model.pretrained; expected a Hugging Face directory there");
+      }
+      m.init = spec::ModelInit::kRandom;
+      return;
+    }
+    if (m.gpt.preset != spec::GptPreset::kNone) {
+      faults_.add("model.gpt.preset", "got {}, and model.pretrained is {}; expected one of them",
+                  to_string(m.gpt.preset), spec::shown(m.pretrained));
+    }
+    spec::Gpt shape;
+    shape.pad_vocab_to = m.gpt.pad_vocab_to;
+    if (m.gpt != shape && m.gpt.preset == spec::GptPreset::kNone) {
+      faults_.add("model.gpt",
+                  "got a shape, and model.pretrained is {}, which has its own; expected one of them",
+                  spec::shown(m.pretrained));
+    }
+  }
+
+  void text() {
+    auto& d = s_.data;
+    if (d.train.path.empty()) {
+      faults_.add("data.train.path", "not given; expected text, JSON lines, Parquet, or files of tokens");
+    }
+    const auto is_table = [](spec::FileFormat f) {
+      return f == spec::FileFormat::kTsv || f == spec::FileFormat::kCsv;
+    };
+    if (is_table(d.train.format)) {
+      faults_.add("data.train.format",
+                  "got {} with model.type gpt; expected text, jsonl, parquet, megatron, nanogpt or llm.c",
+                  to_string(d.train.format));
+    }
+    if (d.validation_fraction > 0 && !d.validation.path.empty()) {
+      faults_.add("data.validation_fraction", "got {}, and data.validation.path is {}; expected one of them",
+                  d.validation_fraction, spec::shown(d.validation.path));
+    }
+    if (d.train.text.empty()) d.train.text = "text";
+    if (d.validation.text.empty()) d.validation.text = d.train.text;
+  }
+
   void labels() {
     auto& m = s_.model;
     const auto& names = s_.data.label_names;
@@ -127,6 +220,15 @@ class Resolver {
 
   void data() {
     auto& d = s_.data;
+    const auto format = d.train.format;
+    if (format != spec::FileFormat::kAuto && format != spec::FileFormat::kTsv &&
+        format != spec::FileFormat::kCsv) {
+      faults_.add("data.train.format", "got {} with model.type {}; expected auto, tsv or csv",
+                  to_string(format), to_string(s_.model.type));
+    }
+    if (d.max_length < 3) {
+      faults_.add("data.max_length", "got {}; expected an integer >= 3: special tokens count", d.max_length);
+    }
     if (d.train.path.empty()) faults_.add("data.train.path", "not given; expected a .tsv or .csv file");
     if (d.train.text.empty()) faults_.add("data.train.text", "not given; expected the column of the text");
     if (d.train.label.empty()) faults_.add("data.train.label", "not given; expected the column of the label");
@@ -187,7 +289,7 @@ class Resolver {
     if (t.batch_tokens > 0) {
       if (!said("train.batch_size") && t.batch_size == spec::Train().batch_size)
         t.batch_size = t.batch_tokens;
-      if (t.batch_tokens < s_.data.max_length) {
+      if (t.batch_tokens < s_.data.max_length && s_.model.type != spec::ModelType::kGpt) {
         faults_.add("train.batch_tokens", "got {}, less than data.max_length; expected at least {}, or 0",
                     t.batch_tokens, s_.data.max_length);
       }
@@ -257,7 +359,8 @@ class Resolver {
   void evaluation() {
     auto& e = s_.evaluation;
     metrics();
-    if (s_.data.validation.path.empty()) {
+    const bool has_validation = !s_.data.validation.path.empty() || s_.data.validation_fraction > 0;
+    if (!has_validation) {
       if (said("evaluation.every") && e.every != "never") {
         faults_.add("evaluation.every",
                     "got {}, but there is nothing to evaluate; expected data.validation.path",
@@ -266,8 +369,7 @@ class Resolver {
       e.every = "never";
     }
     if (e.every == "never") {
-      const char* why =
-          s_.data.validation.path.empty() ? "there is no data.validation.path" : "evaluation.every is never";
+      const char* why = has_validation ? "evaluation.every is never" : "there is no data.validation.path";
       if (e.best)
         faults_.add("evaluation.best", "got {}, but {}; expected an evaluation", to_string(*e.best), why);
       if (e.early_stop_patience > 0) {
@@ -288,18 +390,26 @@ class Resolver {
 
   void metrics() {
     auto& e = s_.evaluation;
+    const bool is_gpt = s_.model.type == spec::ModelType::kGpt;
     const bool is_regression = s_.model.problem_type == ProblemType::kRegression;
     const std::vector<Metric> fitting =
-        is_regression ? std::vector{Metric::kLoss, Metric::kPearson, Metric::kSpearman, Metric::kMse}
-                      : std::vector{Metric::kLoss, Metric::kAccuracy, Metric::kF1, Metric::kMcc};
+        is_gpt          ? std::vector{Metric::kLoss, Metric::kPerplexity, Metric::kBitsPerByte}
+        : is_regression ? std::vector{Metric::kLoss, Metric::kPearson, Metric::kSpearman, Metric::kMse}
+                        : std::vector{Metric::kLoss, Metric::kAccuracy, Metric::kF1, Metric::kMcc};
     const auto check = [&](const std::string& key, Metric metric) {
       if (std::count(fitting.begin(), fitting.end(), metric) != 0) return;
       faults_.add(key, "got {}, which {} does not have; expected loss, {}", to_string(metric),
-                  to_string(s_.model.problem_type),
-                  is_regression ? "pearson, spearman or mse" : "accuracy, f1 or mcc");
+                  is_gpt ? "gpt" : to_string(s_.model.problem_type),
+                  is_gpt          ? "perplexity or bits_per_byte"
+                  : is_regression ? "pearson, spearman or mse"
+                                  : "accuracy, f1 or mcc");
     };
-    if (is_regression && !said("evaluation.metrics") && e.metrics == spec::Evaluation().metrics) {
-      e.metrics = {Metric::kLoss, Metric::kPearson, Metric::kSpearman};
+    if (!said("evaluation.metrics") && e.metrics == spec::Evaluation().metrics) {
+      if (is_gpt) {
+        e.metrics = {Metric::kLoss, Metric::kPerplexity};
+      } else if (is_regression) {
+        e.metrics = {Metric::kLoss, Metric::kPearson, Metric::kSpearman};
+      }
     }
     for (const Metric metric : e.metrics) check("evaluation.metrics", metric);
     if (e.best) check("evaluation.best", *e.best);

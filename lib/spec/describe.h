@@ -29,6 +29,45 @@ void describe(V& v, Job& j) {
 }
 
 template <class V>
+void describe(V& v, Gpt& g) {
+  v("preset", g.preset, anything().also({"flavor", "variant", "size"}),
+    "Shape of a known model, over which the keys below count; none: GPT-2's form");
+  v("layers", g.layers,
+    at_least(1).at_most(1e4).also({"n_layer", "num_hidden_layers", "num_layers", "n_layers"}),
+    "Transformer blocks");
+  v("heads", g.heads,
+    at_least(1).at_most(kMillion).also({"n_head", "num_attention_heads", "num_heads", "n_heads"}),
+    "Attention heads");
+  v("kv_heads", g.kv_heads, at_least(1).at_most(kMillion).also({"num_key_value_heads", "n_kv_heads"}),
+    "Heads of keys and values, a divisor of heads (grouped-query attention); unset: as heads");
+  v("hidden_size", g.hidden_size, at_least(1).at_most(kMillion).also({"n_embd", "dim", "d_model"}),
+    "Channels of the residual stream");
+  v("intermediate_size", g.intermediate_size,
+    at_least(1).at_most(kMillion).also({"n_inner", "ffn_dim", "hidden_dim"}),
+    "Channels within the MLP; unset: 4 hidden_size");
+  v("max_positions", g.max_positions,
+    at_least(1).at_most(1e8).in("tokens").also({"n_positions", "n_ctx", "max_position_embeddings"}),
+    "Longest sequence that the model takes; unset, without preset: data.max_length");
+  v("vocab_size", g.vocab_size, at_least(1).at_most(1e8).in("tokens"),
+    "Tokens that the model knows; unset: the tokenizer's");
+  v("pad_vocab_to", g.pad_vocab_to,
+    at_least(1).at_most(65536).also({"pad_vocab_size_multiple", "make_vocab_size_divisible_by"}),
+    "The embedding of a new model has a multiple of so many rows, for speed; the loss knows nothing of those "
+    "over");
+  v("norm", g.norm, anything().also({"norm_type"}), "Normalization: LayerNorm or RMSNorm");
+  v("norm_eps", g.norm_eps, at_least(0).below(1).also({"layer_norm_epsilon", "rms_norm_eps"}),
+    "Added to the variance in a normalization");
+  v("activation", g.activation, anything().also({"activation_function", "hidden_act"}),
+    "Nonlinearity of the MLP");
+  v("positions", g.positions, anything().also({"position_embedding_type"}),
+    "Positions: an embedding that is learned, or rotations of queries and keys (RoPE)");
+  v("rope_theta", g.rope_theta, above(0), "Base of RoPE's wavelengths");
+  v("bias", g.bias, anything().also({"mlp_bias", "attention_bias"}), "Whether linear layers have biases");
+  v("tie_embeddings", g.tie_embeddings, anything().also({"tie_word_embeddings"}),
+    "Whether the output layer's weights are the embedding's");
+}
+
+template <class V>
 void describe(V& v, Model& m) {
   v("type", m.type, anything().also({"architecture", "model_type", "arch"}), "Kind of model");
   v("pretrained", m.pretrained, anything().also({"model_name_or_path", "path", "checkpoint", "weights"}),
@@ -45,6 +84,7 @@ void describe(V& v, Model& m) {
     "Dropout probability of attention weights; unset: as in config.json");
   v("classifier_dropout", m.classifier_dropout, at_least(0).below(1),
     "Dropout probability before the classifier; unset: as in config.json, else hidden_dropout");
+  v("gpt", m.gpt, anything(), "Shape and form of a gpt; unset: as in the pretrained directory's config.json");
 }
 
 template <class V>
@@ -52,16 +92,29 @@ void describe(V& v, DataSource& d) {
   v("path", d.path, anything().also({"file", "train_file", "validation_file"}),
     "Table file, relative to the working directory");
   v("format", d.format, anything().also({"type"}),
-    "Separator of columns: tab or comma; auto: by the file's extension");
+    "A table's separator (tsv: tab, csv: comma), or what a gpt reads: text, JSON lines, Parquet, or tokens "
+    "in the "
+    "files of Megatron, nanoGPT or llm.c; auto: by the file's extension and first bytes");
   v("quoting", d.quoting, anything().also({"quote"}),
     "rfc4180: double quotes enclose a field; none: quotes are text; auto: none for tsv, rfc4180 for csv");
   v("header", d.header, anything().also({"has_header"}), "Whether the first line names the columns");
   v("text", d.text, column().also({"text_column", "sentence", "sentence1", "sentence1_key"}),
-    "Column of the text: name, or number from 0");
+    "Column of the text: name, or number from 0; of JSON lines and Parquet the field, unset: text");
   v("text_pair", d.text_pair, column().also({"text2", "sentence2", "sentence2_key", "pair"}),
     "Column of the second text: name, or number from 0; empty: one text");
   v("label", d.label, column().also({"label_column", "labels", "target"}),
     "Column of the label: name, or number from 0");
+}
+
+template <class V>
+void describe(V& v, TokenizerSource& t) {
+  v("type", t.type, anything().also({"name", "kind"}),
+    "bpe: byte-level BPE; char: the characters of data.train; byte: raw bytes; auto: what path or "
+    "model.pretrained "
+    "has");
+  v("path", t.path, anything(),
+    "Directory with tokenizer.json or vocab.json and merges.txt; empty: model.pretrained, or beside the "
+    "tokens");
 }
 
 template <class V>
@@ -70,12 +123,21 @@ void describe(V& v, Data& d) {
   v.inherit(d.validation, d.train);
   v("validation", d.validation, anything().also({"dev", "eval", "valid", "val", "test"}),
     "Evaluation samples; what is not said is as in train, no path: no evaluation");
+  v("validation_fraction", d.validation_fraction, at_least(0).below(1).also({"val_fraction", "test_size"}),
+    "gpt: the last part of data.train that is kept for validation when data.validation has no path");
+  v("tokenizer", d.tokenizer, anything(), "gpt: how text becomes tokens");
+  v("documents", d.documents, anything().also({"packing", "reset_attention_mask"}),
+    "gpt: joined: a sequence reads on over the ends of documents; separate: attention and positions begin "
+    "anew at each");
+  v("windows", d.windows, anything().also({"sampling"}),
+    "gpt: epoch: every part of the text once an epoch; random: sequences from random places, as nanoGPT");
   v("label_names", d.label_names, anything().also({"labels", "classes", "class_names"}),
     "Labels as the files write them, in the order of the model's outputs; empty: integers from 0 (numbers in "
     "regression)");
   v("max_length", d.max_length,
-    at_least(3).at_most(kMillion).in("tokens").also({"max_seq_length", "max_len"}),
-    "Longest sequence, special tokens included; longer ones are truncated");
+    at_least(1).at_most(kMillion).in("tokens").also(
+        {"max_seq_length", "max_len", "block_size", "sequence_length", "seq_len", "context_length"}),
+    "Longest sequence, special tokens included; longer ones are truncated; gpt: the length of a sequence");
   v("truncation", d.truncation, anything(), "Which text of a pair loses tokens when both are too long");
   v("shuffle", d.shuffle, anything(), "Whether training samples are in a new random order every epoch");
   v("num_workers", d.num_workers, at_least(1).at_most(256).in("threads").also({"dataloader_num_workers"}),
@@ -124,6 +186,11 @@ void describe(V& v, Train& t) {
   v("max_skipped_steps", t.max_skipped_steps, at_least(1).in("steps"),
     "Skipped steps in a row after which the job fails");
   v("loss_scale", t.loss_scale, anything().also({"grad_scaler"}), "Dynamic loss scale of fp16");
+  v("recompute", t.recompute, anything().also({"activation_checkpointing", "gradient_checkpointing"}),
+    "gpt: what backward computes again rather than keeps: nothing, the inside of MLPs, or whole blocks; "
+    "saves memory");
+  v("ema_decay", t.ema_decay, at_least(0).below(1).also({"ema"}),
+    "Decay of a running mean of the weights, which evaluation and saved models then use; 0: none");
   v("require_loss_decrease", t.require_loss_decrease, anything(),
     "Whether the job fails when the training loss did not fall; for smoke tests");
 }
@@ -168,6 +235,8 @@ void describe(V& v, Evaluation& e) {
   v("batch_size", e.batch_size,
     at_least(0).at_most(kMillion).in("samples").also({"per_device_eval_batch_size", "eval_batch_size"}),
     "Samples per rank and evaluation batch; 0: as in training, by train.batch_tokens where that is set");
+  v("samples", e.samples, at_least(0).in("samples").also({"eval_iters", "limit_val_batches", "max_samples"}),
+    "Evaluation samples that are used, spread evenly over all; 0: all");
   v("metrics", e.metrics, anything().also({"metric"}), "What is computed over all evaluation samples");
   v("best", e.best, anything().also({"metric_for_best_model", "monitor"}),
     "Metric by which the best model is kept; unset: none, the last model is kept");

@@ -20,7 +20,7 @@ constexpr auto names(Precision) {
 }
 constexpr auto names(ModelType) {
   using E = ModelType;
-  return std::array<Name<E>, 1>{{{E::kBertClassifier, "bert_classifier"}}};
+  return std::array<Name<E>, 2>{{{E::kBertClassifier, "bert_classifier"}, {E::kGpt, "gpt"}}};
 }
 constexpr auto names(ModelInit) {
   using E = ModelInit;
@@ -32,9 +32,57 @@ constexpr auto names(ProblemType) {  // as in Hugging Face's config.json
                                  {E::kMultiLabel, "multi_label_classification"},
                                  {E::kRegression, "regression"}}};
 }
+constexpr auto names(GptPreset) {
+  using E = GptPreset;
+  return std::array<Name<E>, 7>{{{E::kNone, "none"},
+                                 {E::kGpt2, "gpt2"},
+                                 {E::kGpt2Medium, "gpt2-medium"},
+                                 {E::kGpt2Large, "gpt2-large"},
+                                 {E::kGpt2Xl, "gpt2-xl"},
+                                 {E::kLlama1b, "llama-1b"},
+                                 {E::kLlama7b, "llama-7b"}}};
+}
+constexpr auto names(Norm) {
+  using E = Norm;
+  return std::array<Name<E>, 2>{{{E::kLayer, "layer"}, {E::kRms, "rms"}}};
+}
+constexpr auto names(Activation) {
+  using E = Activation;
+  return std::array<Name<E>, 4>{
+      {{E::kGelu, "gelu"}, {E::kGeluTanh, "gelu_tanh"}, {E::kRelu, "relu"}, {E::kSwiglu, "swiglu"}}};
+}
+constexpr auto names(Positions) {
+  using E = Positions;
+  return std::array<Name<E>, 2>{{{E::kLearned, "learned"}, {E::kRope, "rope"}}};
+}
+constexpr auto names(TokenizerType) {
+  using E = TokenizerType;
+  return std::array<Name<E>, 4>{
+      {{E::kAuto, "auto"}, {E::kBpe, "bpe"}, {E::kChar, "char"}, {E::kByte, "byte"}}};
+}
+constexpr auto names(Documents) {
+  using E = Documents;
+  return std::array<Name<E>, 2>{{{E::kJoined, "joined"}, {E::kSeparate, "separate"}}};
+}
+constexpr auto names(Windows) {
+  using E = Windows;
+  return std::array<Name<E>, 2>{{{E::kEpoch, "epoch"}, {E::kRandom, "random"}}};
+}
+constexpr auto names(Recompute) {
+  using E = Recompute;
+  return std::array<Name<E>, 3>{{{E::kNone, "none"}, {E::kMlp, "mlp"}, {E::kBlock, "block"}}};
+}
 constexpr auto names(FileFormat) {
   using E = FileFormat;
-  return std::array<Name<E>, 3>{{{E::kAuto, "auto"}, {E::kTsv, "tsv"}, {E::kCsv, "csv"}}};
+  return std::array<Name<E>, 9>{{{E::kAuto, "auto"},
+                                 {E::kTsv, "tsv"},
+                                 {E::kCsv, "csv"},
+                                 {E::kText, "text"},
+                                 {E::kJsonl, "jsonl"},
+                                 {E::kParquet, "parquet"},
+                                 {E::kMegatron, "megatron"},
+                                 {E::kNanogpt, "nanogpt"},
+                                 {E::kLlmc, "llm.c"}}};
 }
 constexpr auto names(Quoting) {
   using E = Quoting;
@@ -59,13 +107,15 @@ constexpr auto names(ScheduleType) {
 }
 constexpr auto names(Metric) {
   using E = Metric;
-  return std::array<Name<E>, 7>{{{E::kLoss, "loss"},
+  return std::array<Name<E>, 9>{{{E::kLoss, "loss"},
                                  {E::kAccuracy, "accuracy"},
                                  {E::kF1, "f1"},
                                  {E::kMcc, "mcc"},
                                  {E::kPearson, "pearson"},
                                  {E::kSpearman, "spearman"},
-                                 {E::kMse, "mse"}}};
+                                 {E::kMse, "mse"},
+                                 {E::kPerplexity, "perplexity"},
+                                 {E::kBitsPerByte, "bits_per_byte"}}};
 }
 constexpr auto names(Strategy) {
   using E = Strategy;

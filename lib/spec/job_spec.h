@@ -13,15 +13,23 @@
 namespace trainer::spec {
 
 enum class Precision { kFp32, kBf16, kFp16 };
-enum class ModelType { kBertClassifier };
+enum class ModelType { kBertClassifier, kGpt };
 enum class ModelInit { kPretrained, kRandom };
 enum class ProblemType { kSingleLabel, kMultiLabel, kRegression };
-enum class FileFormat { kAuto, kTsv, kCsv };
+enum class GptPreset { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl, kLlama1b, kLlama7b };
+enum class Norm { kLayer, kRms };
+enum class Activation { kGelu, kGeluTanh, kRelu, kSwiglu };
+enum class Positions { kLearned, kRope };
+enum class TokenizerType { kAuto, kBpe, kChar, kByte };
+enum class Documents { kJoined, kSeparate };
+enum class Windows { kEpoch, kRandom };
+enum class Recompute { kNone, kMlp, kBlock };
+enum class FileFormat { kAuto, kTsv, kCsv, kText, kJsonl, kParquet, kMegatron, kNanogpt, kLlmc };
 enum class Quoting { kAuto, kNone, kRfc4180 };
 enum class Truncation { kLongestFirst, kOnlyFirst, kOnlySecond };
 enum class OptimizerType { kAdamW, kSgd, kAdagrad };
 enum class ScheduleType { kConstant, kLinear, kCosine, kPolynomial, kInverseSqrt };
-enum class Metric { kLoss, kAccuracy, kF1, kMcc, kPearson, kSpearman, kMse };
+enum class Metric { kLoss, kAccuracy, kF1, kMcc, kPearson, kSpearman, kMse, kPerplexity, kBitsPerByte };
 enum class Strategy { kDdp };
 enum class GradientCompression { kNone, kFp16, kBf16 };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
@@ -38,6 +46,27 @@ struct Job {
   bool operator==(const Job&) const = default;
 };
 
+// What is unset is as in model.pretrained's config.json, else as in the preset, else as in GPT-2 (124M).
+struct Gpt {
+  GptPreset preset = GptPreset::kNone;
+  std::optional<int64_t> layers;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> kv_heads;  // unset: as heads
+  std::optional<int64_t> hidden_size;
+  std::optional<int64_t> intermediate_size;  // unset: 4 hidden_size
+  std::optional<int64_t> max_positions;      // unset, without preset: data.max_length
+  std::optional<int64_t> vocab_size;         // unset: the tokenizer's
+  int64_t pad_vocab_to = 64;                 // rows of the embedding are a multiple of it
+  std::optional<Norm> norm;
+  std::optional<double> norm_eps;
+  std::optional<Activation> activation;
+  std::optional<Positions> positions;
+  std::optional<double> rope_theta;
+  std::optional<bool> bias;
+  std::optional<bool> tie_embeddings;
+  bool operator==(const Gpt&) const = default;
+};
+
 struct Model {
   ModelType type = ModelType::kBertClassifier;
   std::string pretrained;  // Hugging Face directory
@@ -47,6 +76,7 @@ struct Model {
   std::optional<double> hidden_dropout;
   std::optional<double> attention_dropout;
   std::optional<double> classifier_dropout;
+  Gpt gpt;
   bool operator==(const Model&) const = default;
 };
 
@@ -61,9 +91,19 @@ struct DataSource {
   bool operator==(const DataSource&) const = default;
 };
 
+struct TokenizerSource {
+  TokenizerType type = TokenizerType::kAuto;
+  std::string path;  // empty: model.pretrained, or beside the tokens
+  bool operator==(const TokenizerSource&) const = default;
+};
+
 struct Data {
   DataSource train;
-  DataSource validation;                 // what is not said is as in train; an empty path: none
+  DataSource validation;           // what is not said is as in train; an empty path: none
+  double validation_fraction = 0;  // of train, when validation has no path
+  TokenizerSource tokenizer;
+  Documents documents = Documents::kJoined;
+  Windows windows = Windows::kEpoch;
   std::vector<std::string> label_names;  // empty: labels are integers (or floats in regression)
   int64_t max_length = 128;
   Truncation truncation = Truncation::kLongestFirst;
@@ -95,6 +135,8 @@ struct Train {
   NonFinite on_nonfinite = NonFinite::kSkip;
   int64_t max_skipped_steps = 20;  // in a row, then the job fails
   LossScale loss_scale;
+  Recompute recompute = Recompute::kNone;
+  double ema_decay = 0;  // 0: none
   bool require_loss_decrease = false;
   bool operator==(const Train&) const = default;
 };
@@ -124,6 +166,7 @@ struct Schedule {
 struct Evaluation {
   std::string every = "epoch";  // "epoch", "never" or a number of steps
   int64_t batch_size = 0;       // 0: as in training
+  int64_t samples = 0;          // 0: all
   std::vector<Metric> metrics = {Metric::kLoss, Metric::kAccuracy};
   std::optional<Metric> best;       // empty: the last model is the best
   int64_t early_stop_patience = 0;  // evaluations without a better one; 0: never
