@@ -34,7 +34,7 @@ LoaderOptions LoaderOptions::for_evaluation(const Job& job) {
   return options;
 }
 
-Loader::Loader(std::shared_ptr<const TextClassification> dataset, const LoaderOptions& options)
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
     : dataset_(std::move(dataset)), options_(options) {
   const int64_t budget = options_.batch.batch_tokens;
   if (budget == 0) return;
@@ -50,7 +50,7 @@ Loader::Loader(std::shared_ptr<const TextClassification> dataset, const LoaderOp
 BatchPlan Loader::plan(int64_t epoch, int64_t position) const {
   const Sampler order(dataset_->size(), options_.seed, epoch, options_.shuffle);
   return {order, position, options_.batch, [this](int64_t sample) {
-            return lengths_.empty() ? dataset_->text_bytes(sample) : lengths_[static_cast<size_t>(sample)];
+            return lengths_.empty() ? dataset_->cost(sample) : lengths_[static_cast<size_t>(sample)];
           }};
 }
 
@@ -87,9 +87,15 @@ Prefetcher<MicroBatch>::Task Loader::make_task() {
     ++step_;
   }
   return [this, plan = plan_, epoch, step, micro] {
+    const std::vector<std::vector<int64_t>> shards = plan->shards(step);
     const auto shard = static_cast<size_t>(micro * options_.batch.world + options_.rank);
     MicroBatch result;
-    result.batch = dataset_->batch(plan->shards(step)[shard], options_.seed, epoch, options_.pin_memory);
+    result.batch = dataset_->batch(shards[shard], options_.seed, epoch, options_.pin_memory);
+    for (const std::vector<int64_t>& samples : shards) {
+      for (const int64_t sample : samples) {
+        result.step_targets += dataset_->targets(sample, options_.seed, epoch);
+      }
+    }
     result.epoch = epoch;
     result.position = plan->step_end(step);
     result.step_samples = plan->step_size(step);

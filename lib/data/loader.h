@@ -6,8 +6,8 @@
 
 #include "data/batch.h"
 #include "data/batch_plan.h"
+#include "data/dataset.h"
 #include "data/prefetcher.h"
-#include "data/text_classification.h"
 #include "job/job.h"
 
 namespace trainer::data {
@@ -33,6 +33,7 @@ struct MicroBatch {
   int64_t epoch = 0;
   int64_t position = 0;  // samples of the epoch that are used once this step is done: where to seek to resume
   int64_t step_samples = 0;  // of all ranks and micro-batches of this step
+  int64_t step_targets = 0;  // values in the loss of all these: its denominator
   bool last_of_step = false;
   bool last_of_epoch = false;
 };
@@ -42,9 +43,9 @@ struct MicroBatch {
 // the same plan.
 class Loader {
  public:
-  // By tokens, tokenizes the whole dataset; throws DataError naming a sample that is larger than
+  // By tokens, asks the dataset for all lengths; throws DataError naming a sample that is larger than
   // batch_tokens.
-  Loader(std::shared_ptr<const TextClassification> dataset, const LoaderOptions& options);
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options);
 
   // The first step of what next() gives begins at this sample of this epoch's order.
   void seek(int64_t epoch, int64_t position);
@@ -54,15 +55,13 @@ class Loader {
   int64_t total_steps(const spec::Train& train) const;
   // Throws what making the batch threw.
   MicroBatch next();
-  // Values in the loss of one sample: the loss's denominator is step_samples times it.
-  int64_t targets_per_sample() const { return dataset_->targets_per_sample(); }
   int64_t num_samples() const { return dataset_->size(); }
 
  private:
   BatchPlan plan(int64_t epoch, int64_t position) const;
   Prefetcher<MicroBatch>::Task make_task();
 
-  std::shared_ptr<const TextClassification> dataset_;
+  std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;
   std::vector<int32_t> lengths_;  // by tokens only
   // The place of the next task.

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "core/error.h"
+#include "core/parallel_for.h"
 #include "data/hash.h"
 
 namespace trainer::data {
@@ -90,28 +88,12 @@ const TextClassification::Sequence& TextClassification::sequence(int64_t sample,
 
 std::vector<int32_t> TextClassification::lengths(int64_t num_threads) const {
   std::vector<int32_t> lengths(static_cast<size_t>(size()));
-  constexpr int64_t kChunk = 64;
-  std::atomic<int64_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto work = [&] {
+  parallel_for(size(), 64, num_threads, [&](int64_t begin, int64_t end) {
     Sequence scratch;
-    try {
-      for (int64_t begin; (begin = next.fetch_add(kChunk)) < size();) {
-        for (int64_t i = begin; i < std::min(begin + kChunk, size()); ++i) {
-          lengths[static_cast<size_t>(i)] = static_cast<int32_t>(sequence(i, scratch).ids.size());
-        }
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      error = std::current_exception();
+    for (int64_t i = begin; i < end; ++i) {
+      lengths[static_cast<size_t>(i)] = static_cast<int32_t>(sequence(i, scratch).ids.size());
     }
-  };
-  std::vector<std::thread> threads;
-  for (int64_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (error) std::rethrow_exception(error);
+  });
   return lengths;
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/dataset.h"
 #include "data/delimited.h"
 #include "data/labels.h"
 #include "job/job.h"
@@ -22,7 +22,7 @@ namespace trainer::data {
 
 // Labelled texts, or pairs of texts, from a TSV or CSV file. Texts are tokenized when a batch first needs
 // them; the ids of small files are then kept. Thread-safe once built.
-class TextClassification {
+class TextClassification final : public Dataset {
  public:
   // Must be thread-safe.
   using Encode = std::function<text::Encoding(const text::TextPair&)>;
@@ -30,23 +30,24 @@ class TextClassification {
   // Reads every label, so that a bad one is found before training. An empty source.label: no labels.
   // Throws DataError naming file, line and column.
   TextClassification(const spec::DataSource& source, LabelReader labels, Encode encode);
-  ~TextClassification();
+  ~TextClassification() override;
 
-  int64_t size() const { return file_.num_rows(); }
-  // Where a sample is, for messages: file:line.
-  std::string where(int64_t sample) const { return fmt::format("{}:{}", file_.path(), file_.line(sample)); }
-  // Hash of the file's bytes: a resumed run must see the same data.
-  uint64_t fingerprint() const;
-  // Bytes of a sample's texts: known without tokenizing, nearly proportional to its tokens.
-  int64_t text_bytes(int64_t sample) const { return text_bytes_[static_cast<size_t>(sample)]; }
-  // Tokens of every sample. Tokenizes all of them on `num_threads` threads.
-  std::vector<int32_t> lengths(int64_t num_threads) const;
-  // Values of one sample in the loss: 1, or num_labels for multi-label and regression.
-  int64_t targets_per_sample() const { return labels_.width(); }
+  int64_t size() const override { return file_.num_rows(); }
+  // file:line
+  std::string where(int64_t sample) const override {
+    return fmt::format("{}:{}", file_.path(), file_.line(sample));
+  }
+  // Hash of the file's bytes.
+  uint64_t fingerprint() const override;
+  // Bytes of its texts: known without tokenizing, nearly proportional to its tokens.
+  int64_t cost(int64_t sample) const override { return text_bytes_[static_cast<size_t>(sample)]; }
+  // Tokenizes all of them.
+  std::vector<int32_t> lengths(int64_t num_threads) const override;
+  // 1, or num_labels for multi-label and regression.
+  int64_t targets(int64_t, uint64_t, int64_t) const override { return labels_.width(); }
 
-  // Packs samples, on the CPU. Row keys are mix64(sample_key(seed, epoch, sample) + position). `pinned`: in
-  // page-locked memory, which needs CUDA.
-  TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch, bool pinned) const;
+  TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                  bool pinned) const override;
 
  private:
   struct Sequence {

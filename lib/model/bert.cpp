@@ -102,7 +102,7 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
   using kernels::linear;
   const bool is_gelu = config_.hidden_act == Activation::kGelu;
   const auto activation = is_gelu ? kernels::Activation::kGelu : kernels::Activation::kNone;
-  const at::Tensor first_tokens = batch.cu_seqlens.slice(0, 0, batch.num_samples()).to(at::kLong);
+  const at::Tensor first_tokens = batch.cu_seqlens.slice(0, 0, batch.num_sequences()).to(at::kLong);
   at::Tensor row_keys = batch.row_keys;
   Hidden hidden = embed(batch);
   uint32_t site = 1;
@@ -135,7 +135,7 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
 }
 
 Output BertClassifier::forward(const data::TextBatch& batch) {
-  if (batch.num_samples() == 0) return empty_output(batch);
+  if (batch.num_sequences() == 0) return empty_output(batch);
   Output output{.loss_sum = {}, .logits = logits(batch)};
   if (batch.labels.defined()) {
     output.loss_sum = loss_sum(options_.problem_type, output.logits, batch.labels);

@@ -66,7 +66,7 @@ void Trainer::train_step() {
     phases.start(Phase::kDataWait);
     micro = feed_.next();
     const bool last = micro.last_of_step;
-    num_targets = micro.step_samples * p_.loader.targets_per_sample();
+    num_targets = micro.step_targets;
 
     phases.start(Phase::kForward);
     p_.gradient_sync.before_forward(last);

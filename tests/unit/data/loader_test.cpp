@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "data/text_classification.h"
 #include "fixture.h"
 
 using namespace trainer::data;

@@ -58,7 +58,7 @@ TEST_CASE("a batch is its samples end to end") {
     CHECK(batch.num_tokens() == 10);
   }
   CHECK(data.lengths(2) == std::vector<int32_t>{6, 4, 4});
-  CHECK(data.text_bytes(0) == 3);
+  CHECK(data.cost(0) == 3);
 }
 
 TEST_CASE("an empty batch has tensors of no elements") {

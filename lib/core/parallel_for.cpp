@@ -1,0 +1,35 @@
+#include "core/parallel_for.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/math.h"
+
+namespace trainer {
+
+void parallel_for(int64_t n, int64_t chunk, int64_t num_threads,
+                  const std::function<void(int64_t begin, int64_t end)>& body) {
+  std::atomic<int64_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work = [&] {
+    try {
+      for (int64_t begin; (begin = next.fetch_add(chunk)) < n;) body(begin, std::min(begin + chunk, n));
+    } catch (...) {
+      next = n;
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int64_t i = std::min(num_threads, ceil_div(n, chunk)); i > 1; --i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace trainer

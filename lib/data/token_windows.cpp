@@ -1,0 +1,139 @@
+#include "data/token_windows.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/math.h"
+#include "data/hash.h"
+
+namespace trainer::data {
+namespace {
+
+constexpr int64_t kNoTarget = -100;  // the loss leaves it out
+
+}  // namespace
+
+TokenWindows::TokenWindows(std::shared_ptr<const tokens::TokenStream> stream, const WindowOptions& options)
+    : stream_(std::move(stream)), options_(options) {
+  if (options_.end < 0) options_.end = stream_->size();
+  const int64_t length = options_.length;
+  if (num_tokens() <= length) {
+    fail<DataError>(
+        "{}: {} tokens, expected at least {} (data.max_length and one more)\nhint: lower data.max_length",
+        stream_->parts().front().name, num_tokens(), length + 1);
+  }
+  size_ = options_.windows == spec::Windows::kRandom ? (num_tokens() - 1) / length
+                                                     : ceil_div(num_tokens() - 1, length);
+}
+
+TokenWindows::Window TokenWindows::window(int64_t sample, uint64_t seed, int64_t epoch) const {
+  const int64_t length = options_.length;
+  if (options_.windows == spec::Windows::kRandom) {
+    const auto places = static_cast<uint64_t>(num_tokens() - length);
+    return {options_.begin + static_cast<int64_t>(sample_key(seed, epoch, sample) % places), length};
+  }
+  const int64_t begin = options_.begin + sample * length;
+  return {begin, std::min(length, options_.end - 1 - begin)};
+}
+
+void TokenWindows::cuts(const Window& window, std::vector<int64_t>& cuts) const {
+  cuts.clear();
+  if (options_.documents == spec::Documents::kJoined) return;
+  stream_->document_starts(window.begin + 1, window.begin + window.length + 1, cuts);
+  for (int64_t& cut : cuts) cut -= window.begin;
+}
+
+int64_t TokenWindows::cost(int64_t sample) const {
+  return options_.windows == spec::Windows::kRandom ? options_.length : window(sample, 0, 0).length;
+}
+
+std::vector<int32_t> TokenWindows::lengths(int64_t /*num_threads*/) const {
+  std::vector<int32_t> lengths(static_cast<size_t>(size_), static_cast<int32_t>(options_.length));
+  lengths.back() = static_cast<int32_t>(cost(size_ - 1));
+  return lengths;
+}
+
+int64_t TokenWindows::targets(int64_t sample, uint64_t seed, int64_t epoch) const {
+  const Window at = window(sample, seed, epoch);
+  if (options_.documents == spec::Documents::kJoined) return at.length;
+  std::vector<int64_t> starts;
+  cuts(at, starts);
+  return at.length - static_cast<int64_t>(starts.size());
+}
+
+TextBatch TokenWindows::batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                              bool pinned) const {
+  TextBatch batch;
+  batch.samples = samples;
+  int64_t n = 0, longest = 0;
+  for (const int64_t sample : samples) {
+    const int64_t length = cost(sample);
+    n += length;
+    longest = std::max(longest, length);
+  }
+  const auto options = at::TensorOptions().pinned_memory(pinned);
+  const at::Tensor tensors = at::empty({4, n}, options.dtype(at::kLong));
+  batch.input_ids = tensors[0];
+  batch.position_ids = tensors[1];
+  batch.row_keys = tensors[2];
+  batch.labels = tensors[3];
+  auto* ids = tensors.mutable_data_ptr<int64_t>();
+  int64_t *positions = ids + n, *keys = positions + n, *labels = keys + n;
+
+  std::vector<int64_t> window_ids(static_cast<size_t>(longest) + 1), starts;
+  for (const int64_t sample : samples) {
+    const Window at = window(sample, seed, epoch);
+    stream_->read(at.begin, at.length + 1, window_ids.data());
+    uint64_t largest = 0;  // a negative id is large
+    for (int64_t t = 0; t <= at.length; ++t)
+      largest = std::max(largest, static_cast<uint64_t>(window_ids[static_cast<size_t>(t)]));
+    if (largest >= static_cast<uint64_t>(options_.vocab_size)) {
+      const auto bad = std::find(window_ids.begin(), window_ids.end(), static_cast<int64_t>(largest));
+      fail<DataError>("{}: got id {}; expected 0 to {}, the vocabulary",
+                      stream_->where(at.begin + (bad - window_ids.begin())), *bad, options_.vocab_size - 1);
+    }
+    std::copy_n(window_ids.begin(), at.length, ids);
+    std::copy_n(window_ids.begin() + 1, at.length, labels);
+    const uint64_t key = sample_key(seed, epoch, sample);
+    for (int64_t t = 0; t < at.length; ++t)
+      keys[t] = static_cast<int64_t>(mix64(key + static_cast<uint64_t>(t)));
+
+    cuts(at, starts);
+    for (const int64_t start : starts) labels[start - 1] = kNoTarget;
+    if (starts.empty() || starts.back() < at.length) starts.push_back(at.length);
+    int64_t begin = 0;
+    for (const int64_t end : starts) {
+      for (int64_t t = begin; t < end; ++t) positions[t] = t - begin;
+      batch.seqlens.push_back(static_cast<int32_t>(end - begin));
+      begin = end;
+    }
+    ids += at.length;
+    positions += at.length;
+    keys += at.length;
+    labels += at.length;
+  }
+  batch.cu_seqlens = at::empty({static_cast<int64_t>(batch.seqlens.size()) + 1}, options.dtype(at::kInt));
+  auto* starts_of = batch.cu_seqlens.mutable_data_ptr<int32_t>();
+  *starts_of = 0;
+  for (const int32_t length : batch.seqlens) {
+    starts_of[1] = starts_of[0] + length;
+    ++starts_of;
+  }
+  return batch;
+}
+
+std::string TokenWindows::where(int64_t sample) const {
+  return options_.windows == spec::Windows::kRandom
+             ? fmt::format("{}: sample {}", stream_->parts().front().name, sample)
+             : stream_->where(window(sample, 0, 0).begin);
+}
+
+uint64_t TokenWindows::fingerprint() const {
+  return mix64(stream_->fingerprint() ^ mix64(static_cast<uint64_t>(options_.begin)) ^
+               static_cast<uint64_t>(options_.end));
+}
+
+}  // namespace trainer::data
