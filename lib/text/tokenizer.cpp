@@ -14,10 +14,34 @@ namespace fs = std::filesystem;
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, int64_t num_threads,
                                        SpecialTokens special) const {
+  std::vector<std::vector<int32_t>> parts;
+  encode_parts(text, num_threads, special, std::numeric_limits<size_t>::max(),
+               [&](std::vector<int32_t>&& part) { parts.push_back(std::move(part)); });
+  if (parts.empty()) return {};
+  if (parts.size() == 1) return std::move(parts[0]);
+  size_t size = 0;
+  for (const std::vector<int32_t>& part : parts) size += part.size();
+  std::vector<int32_t> ids;
+  ids.reserve(size);
+  for (std::vector<int32_t>& part : parts) {
+    ids.insert(ids.end(), part.begin(), part.end());
+    part = {};
+  }
+  return ids;
+}
+
+void Tokenizer::encode(std::string_view text, int64_t num_threads, SpecialTokens special,
+                       const std::function<void(std::span<const int32_t>)>& take) const {
+  constexpr size_t kRound = 256;  // chunks whose ids are in memory at a time, about 64 MiB of text
+  encode_parts(text, num_threads, special, kRound, [&](std::vector<int32_t>&& part) { take(part); });
+}
+
+void Tokenizer::encode_parts(std::string_view text, int64_t num_threads, SpecialTokens special, size_t round,
+                             const std::function<void(std::vector<int32_t>&&)>& take) const {
   constexpr size_t kChunk = 1 << 18;  // bytes: large beside what starting on a chunk costs
-  const bool parallel = num_threads > 1 && text.size() > kChunk;
+  const bool cut = text.size() > kChunk && (num_threads > 1 || text.size() / kChunk > round);
   std::vector<Segment> all;
-  segments(text, special, parallel ? kChunk : std::numeric_limits<size_t>::max(), all);
+  segments(text, special, cut ? kChunk : std::numeric_limits<size_t>::max(), all);
 
   // Segments in groups of about a chunk: with many added tokens they are small.
   struct Group {
@@ -26,40 +50,37 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, int64_t num_thread
   };
   std::vector<Group> groups;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (groups.empty() || (parallel && all[i].begin - all[groups.back().begin].begin >= kChunk)) {
+    if (groups.empty() || (cut && all[i].begin - all[groups.back().begin].begin >= kChunk)) {
       groups.push_back({i, i, {}});
     }
     groups.back().end = i + 1;
   }
-  const auto make_work = [&] {
-    const size_t share = text.size() / static_cast<size_t>(std::max<int64_t>(num_threads, 1));
-    return [&, encoder = std::shared_ptr(make_encoder(share))](size_t g) {
-      Group& group = groups[g];
-      const size_t num_bytes = all[group.end - 1].end - all[group.begin].begin;
-      group.ids.reserve(num_bytes / 3);  // of English prose: 4.5 bytes a token
-      for (size_t i = group.begin; i < group.end; ++i) {
-        if (all[i].id >= 0) {
-          group.ids.push_back(all[i].id);
-        } else {
-          encoder->encode(text, all[i], group.ids);
+  const size_t share = std::min(text.size(), std::min(groups.size(), round) * kChunk) /
+                       static_cast<size_t>(std::max<int64_t>(num_threads, 1));
+  for (size_t first = 0; first < groups.size(); first += std::min(round, groups.size())) {
+    const size_t count = std::min(round, groups.size() - first);
+    const auto make_work = [&] {
+      return [&, encoder = std::shared_ptr(make_encoder(share))](size_t g) {
+        Group& group = groups[first + g];
+        const size_t num_bytes = all[group.end - 1].end - all[group.begin].begin;
+        group.ids.reserve(num_bytes / 3);  // of English prose: 4.5 bytes a token
+        for (size_t i = group.begin; i < group.end; ++i) {
+          if (all[i].id >= 0) {
+            group.ids.push_back(all[i].id);
+          } else {
+            encoder->encode(text, all[i], group.ids);
+          }
         }
-      }
+      };
     };
-  };
-  if (const auto failure = parallel_for(groups.size(), 1, num_threads, make_work)) {
-    std::rethrow_exception(failure->error);
+    if (const auto failure = parallel_for(count, 1, num_threads, make_work)) {
+      std::rethrow_exception(failure->error);
+    }
+    for (size_t g = first; g < first + count; ++g) {
+      take(std::move(groups[g].ids));
+      groups[g].ids = {};
+    }
   }
-  if (groups.empty()) return {};
-  if (groups.size() == 1) return std::move(groups[0].ids);
-  size_t size = 0;
-  for (const Group& group : groups) size += group.ids.size();
-  std::vector<int32_t> ids;
-  ids.reserve(size);
-  for (Group& group : groups) {
-    ids.insert(ids.end(), group.ids.begin(), group.ids.end());
-    group.ids = {};
-  }
-  return ids;
 }
 
 std::vector<std::vector<int32_t>> Tokenizer::encode_batch(const std::vector<std::string_view>& texts,
