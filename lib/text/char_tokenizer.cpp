@@ -156,6 +156,9 @@ class ByteTokenizer : public Tokenizer {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> make_char_tokenizer(std::string_view training_text) {
+  if (training_text.empty()) {
+    fail<DataError>("a character tokenizer cannot be made from an empty text; it needs the text to train on");
+  }
   std::vector<bool> seen(0x110000);
   for (size_t i = 0; i < training_text.size();) {
     const size_t begin = i;

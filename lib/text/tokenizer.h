@@ -50,7 +50,8 @@ class Tokenizer {
   virtual bool is_special(int32_t id) const = 0;
   // One more than the largest id.
   virtual int64_t vocab_size() const = 0;
-  // The token that ends a document; empty: there is none.
+  // The token that ends a document: for BPE the eos_token of tokenizer_config.json or special_tokens_map.json,
+  // without these files "<|endoftext|>" or "<|end_of_text|>". Empty: there is none.
   virtual std::optional<int32_t> eos_id() const = 0;
   // What a saved model's directory gets, so that load_tokenizer() and, for BPE, transformers' AutoTokenizer
   // load it from there.

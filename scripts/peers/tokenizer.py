@@ -2,6 +2,7 @@
 """Texts per second of this program's WordPiece and of Hugging Face tokenizers (Rust), in turn, on the same cores.
 
   scripts/bench tokenizer [--tokenizer DIRECTORY] [--json FILE] [MRPC.tsv...]
+  scripts/bench tokenizer bpe ...      byte-level BPE (bpe.py)
 
 Both encode the same sentences as one batch without padding, truncated to 128 tokens: `encode_batch` gives offsets,
 `encode_batch_fast` and this program's do not. Needs a configured build/release.
@@ -15,6 +16,7 @@ import pathlib
 import platform
 import statistics
 import subprocess
+import sys
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "true"
@@ -93,4 +95,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["bpe"]:
+        import bpe
+        bpe.main(sys.argv[2:])
+    else:
+        main()

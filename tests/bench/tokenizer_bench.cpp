@@ -1,7 +1,8 @@
-// Peer of scripts/peers/tokenizer.py and tests/parity/compare_wordpiece.py: this program's tokenizer on lines
-// of standard input, "hex(text)" or "hex(text)\thex(pair)".
+// Peer of scripts/peers/tokenizer.py, bpe.py and tests/parity/compare_wordpiece.py: this program's tokenizers on
+// lines of standard input, "hex(text)" or "hex(text)\thex(pair)".
 //   tokenizer_bench encode DIRECTORY MAX_LENGTH             one JSON line a text: [ids, token types, offsets]
 //   tokenizer_bench time DIRECTORY MAX_LENGTH THREADS RUNS  seconds of each encode_batch
+//   tokenizer_bench bpe PATH THREADS RUNS                   the same for a language model's tokenizer, without pairs
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "hardware/machine.h"
+#include "text/tokenizer.h"
 #include "text/wordpiece.h"
 
 namespace {
@@ -28,7 +30,25 @@ std::string unhex(std::string_view hex) {
   return out;
 }
 
+int run_bpe(const std::vector<std::string>& args) {
+  const auto tokenizer = trainer::text::load_tokenizer(trainer::text::TokenizerKind::kAuto, args.at(1));
+  std::vector<std::string> storage;
+  for (std::string line; std::getline(std::cin, line);) storage.push_back(unhex(line));
+  const std::vector<std::string_view> texts(storage.begin(), storage.end());
+  for (int run = std::stoi(args.at(3)); run > 0; --run) {
+    const double start = trainer::monotonic_s();
+    if (texts.size() == 1) {
+      tokenizer->encode(texts[0], std::stoll(args.at(2)));
+    } else {
+      tokenizer->encode_batch(texts, std::stoll(args.at(2)));
+    }
+    fmt::print("{:.9f}\n", trainer::monotonic_s() - start);
+  }
+  return 0;
+}
+
 int run(const std::vector<std::string>& args) {
+  if (args[0] == "bpe") return run_bpe(args);
   const auto tokenizer = trainer::text::WordPiece::load(args.at(1));
   trainer::text::EncodeOptions options;
   options.max_length = std::stoll(args.at(2));
@@ -65,9 +85,10 @@ int run(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    fmt::print(
-        stderr,
-        "usage: tokenizer_bench encode DIRECTORY MAX_LENGTH | time DIRECTORY MAX_LENGTH THREADS RUNS\n");
+    fmt::print(stderr,
+               "usage: tokenizer_bench encode DIRECTORY MAX_LENGTH | time DIRECTORY MAX_LENGTH THREADS RUNS "
+               "| bpe PATH "
+               "THREADS RUNS\n");
     return 2;
   }
   try {

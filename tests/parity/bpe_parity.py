@@ -138,11 +138,11 @@ def compare_ids(name, ours, directory, tokenizer, texts, exact_inverse=True):
 
 
 def code_point_texts(step=1):
-    """Every code point among letters, digits, spaces, apostrophes and itself, but that of a plane without characters only
+    """Every code point among letters, digits, spaces, apostrophes and itself, but those of planes without scripts only
     between two letters; some thousand in a text."""
     points = [c for c in range(0, 0x110000, step) if not 0xD800 <= c < 0xE000]
     for i in range(0, len(points), 2000):
-        yield "".join(f"a{c}1{c} {c}{c}'{c}e\n{c}" if ord(c) < 0x40000 or ord(c) >> 16 == 14 else f"a{c}"
+        yield "".join(f"a{c}1{c} {c}{c}'{c}e\n{c}" if ord(c) < 0x20000 or ord(c) >> 16 == 14 else f"a{c}"
                       for c in map(chr, points[i:i + 2000]))
 
 
@@ -199,6 +199,17 @@ def compare_long(name, ours, directory, tokenizer):
         check(whole < 80 * part, f"{name}: {kind}: 16 times the text takes {whole / part:.1f} times as long")
 
 
+def compare_saved(name, ours, path, texts):
+    """What transformers loads from a saved model's directory gives these ids, too."""
+    from transformers import AutoTokenizer
+    with tempfile.TemporaryDirectory() as directory:
+        ours("save", path, [], directory)
+        files = sorted(f.name for f in pathlib.Path(directory).iterdir())
+        theirs = AutoTokenizer.from_pretrained(directory)
+        check(theirs.eos_token == "<|endoftext|>", f"{name}: saved eos_token {theirs.eos_token}")
+        compare_ids(f"{name}, saved as {' '.join(files)}", ours, directory, theirs.backend_tokenizer, texts, exact_inverse=False)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dump")
@@ -209,6 +220,7 @@ def main():
 
     compare_ids("GPT-2", ours, str(GPT2_DIRECTORY), gpt2(), texts)
     compare_bytes("GPT-2", ours, str(GPT2_DIRECTORY), gpt2(), GPT2, [*random_bytes(1500, 2)])
+    compare_saved("GPT-2", ours, str(GPT2_DIRECTORY), texts[:1000])
     compare_long("GPT-2", ours, str(GPT2_DIRECTORY), gpt2())
 
     with tempfile.TemporaryDirectory() as directory:
@@ -217,6 +229,7 @@ def main():
             tokenizer = trained(pattern, ignore_merges)
             tokenizer.save(path)
             compare_ids(name, ours, path, tokenizer, texts, exact_inverse=False)
+            compare_saved(name, ours, path, texts[:1000])
             tokenizer.encode_special_tokens = True
             lines = ours("ids", path, texts[:2000], "ignore-special")
             for text, (_, got), want in zip(texts, lines, tokenizer.encode_batch_fast(texts[:2000], add_special_tokens=False)):

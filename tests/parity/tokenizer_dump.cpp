@@ -3,15 +3,18 @@
 //   tokenizer_dump ids PATH [ignore-special]   [whether decoding gives the text back, its ids]
 //   tokenizer_dump words REGEX                 ends of its words, in bytes
 //   tokenizer_dump time PATH                   seconds for each text
+//   tokenizer_dump save PATH DIRECTORY         the files of a saved model
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "text/bpe/pre_tokenizer.h"
 #include "text/tokenizer.h"
 
@@ -40,6 +43,11 @@ void print_words(const std::string& regex) {
 void run(const std::vector<std::string>& args) {
   if (args[0] == "words") return print_words(args.at(1));
   const auto tokenizer = text::load_tokenizer(text::TokenizerKind::kAuto, args.at(1));
+  if (args[0] == "save") {
+    for (const auto& [name, contents] : tokenizer->files())
+      trainer::write_file_atomic(std::filesystem::path(args.at(2)) / name, contents);
+    return;
+  }
   const auto special = args.size() > 2 ? text::SpecialTokens::kIgnore : text::SpecialTokens::kFind;
   for (std::string line; std::getline(std::cin, line);) {
     const std::string s = unhex(line);
@@ -57,7 +65,8 @@ void run(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fmt::print(stderr, "usage: tokenizer_dump ids|time PATH [ignore-special] | words REGEX\n");
+    fmt::print(stderr,
+               "usage: tokenizer_dump ids|time PATH [ignore-special] | save PATH DIRECTORY | words REGEX\n");
     return 2;
   }
   try {

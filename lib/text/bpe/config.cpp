@@ -1,6 +1,7 @@
 #include "text/bpe/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -14,6 +15,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kOnlyByteLevel = "byte-level BPE as of GPT-2 and Llama 3 is what is built in";
+constexpr const char* kEndOfText = "<|endoftext|>";
 
 // Reads the directory's files, keeping each for BpeConfig::files.
 class Reader {
@@ -49,7 +51,8 @@ void read_vocab(const JsonNode& vocab, BpeConfig& config) {
 // "a b", as older files have it.
 std::pair<std::string, std::string> parse_merge(std::string_view merge, const std::string& where) {
   const size_t space = merge.find(' ');
-  if (space == 0 || space + 1 >= merge.size() || merge.find(' ', space + 1) != std::string_view::npos) {
+  if (space == 0 || space == std::string_view::npos || space + 1 == merge.size() ||
+      merge.find(' ', space + 1) != std::string_view::npos) {
     fail<DataError>("{}: got merge {}, expected two tokens with a space between", where,
                     Json(merge).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
@@ -90,12 +93,9 @@ void read_model(const JsonNode& model, BpeConfig& config) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (model.has(key) && !model.at(key).string().empty()) model.at(key).expected("none");
   }
-  for (const char* key : {"byte_fallback", "fuse_unk"}) {
-    // fuse_unk has no effect: there is a token for every byte.
-    if (key != std::string_view("fuse_unk") && model.has(key) && model.at(key).boolean()) {
-      fail<DataError>("{}: got true, expected false; {}, not SentencePiece's BPE", model.at(key).where,
-                      kOnlyByteLevel);
-    }
+  if (model.has("byte_fallback") && model.at("byte_fallback").boolean()) {
+    fail<DataError>("{}: got true, expected false; {}, not SentencePiece's", model.at("byte_fallback").where,
+                    kOnlyByteLevel);
   }
   if (model.has("dropout") && !(model.at("dropout").json == 0.0)) {
     model.at("dropout").expected("none: the same text gives the same ids");
@@ -174,26 +174,18 @@ void add(BpeConfig& config, AddedToken token) {
   }
 }
 
-// tokenizer_config.json and the older files beside it: more added tokens, and which of them ends a document.
-void read_settings(Reader& reader, BpeConfig& config) {
-  const bool only_vocab = config.files.empty() || config.files[0].name != "tokenizer.json";
-  const Json json = reader.read_json("tokenizer_config.json");
-  const JsonNode root{json, reader.where("tokenizer_config.json")};
-  const Json map_json = reader.read_json("special_tokens_map.json");
-  const JsonNode map{map_json, reader.where("special_tokens_map.json")};
-  if (only_vocab) root.read("add_prefix_space", config.add_prefix_space);
-
+// added_tokens_decoder of tokenizer_config.json, and added_tokens.json: tokens with ids, by id.
+void read_more_tokens(Reader& reader, const JsonNode& settings, BpeConfig& config) {
   std::vector<AddedToken> listed;
-  if (root.has("added_tokens_decoder")) {
-    const JsonNode tokens = root.at("added_tokens_decoder");
+  if (settings.has("added_tokens_decoder")) {
+    const JsonNode tokens = settings.at("added_tokens_decoder");
     tokens.expect_object();
-    for (const auto& [id, value] : tokens.json.items()) {
-      const JsonNode node{value, tokens.where + "." + id};
+    for (const auto& [key, value] : tokens.json.items()) {
+      const JsonNode node{value, tokens.where + "." + key};
       AddedToken token = read_added_token(node, false);
-      token.id =
-          std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; }) && id.size() < 10
-              ? static_cast<int32_t>(std::stol(id))
-              : (node.expected("a token under its id"), 0);
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
+      if (error != std::errc() || end != key.data() + key.size() || token.id < 0)
+        node.expected("its id as the key");
       listed.push_back(std::move(token));
     }
   }
@@ -208,24 +200,53 @@ void read_settings(Reader& reader, BpeConfig& config) {
   std::stable_sort(listed.begin(), listed.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   for (AddedToken& token : listed) add(config, std::move(token));
+}
 
-  for (const char* role :
+// tokenizer_config.json and the older files beside it: more added tokens, and which of them ends a document.
+void read_settings(Reader& reader, BpeConfig& config) {
+  const bool only_vocab = config.files[0].name != "tokenizer.json";
+  const bool has_settings = reader.has("tokenizer_config.json");
+  const Json json = reader.read_json("tokenizer_config.json");
+  const JsonNode root{json, reader.where("tokenizer_config.json")};
+  const Json map_json = reader.read_json("special_tokens_map.json");
+  const JsonNode map{map_json, reader.where("special_tokens_map.json")};
+  if (only_vocab) root.read("add_prefix_space", config.add_prefix_space);
+  read_more_tokens(reader, root, config);
+
+  for (const std::string_view role :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const char* const key = role.data();
     AddedToken token;
     token.special = true;
     // GPT2Tokenizer's defaults.
-    const std::string_view name = role;
-    if (only_vocab && (name == "bos_token" || name == "eos_token" || name == "unk_token")) {
-      token.content = "<|endoftext|>";
-    }
-    if (root.json.contains(role) || map.has(role)) {
-      const JsonNode& source = root.json.contains(role) ? root : map;
+    if (only_vocab && (role == "bos_token" || role == "eos_token" || role == "unk_token"))
+      token.content = kEndOfText;
+    if (json.contains(key) || map_json.contains(key)) {  // null: none
+      const JsonNode& source = json.contains(key) ? root : map;
       token.content.clear();
-      if (source.has(role)) token = read_added_token(source.at(role), true);
+      if (source.has(key)) token = read_added_token(source.at(key), true);
     }
-    if (name == "eos_token") config.eos_token = token.content;
+    if (role == "eos_token") config.eos_token = token.content;
     add(config, std::move(token));
   }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    for (const JsonNode* source : {&root, &map}) {
+      if (!source->has(key) || !source->at(key).json.is_array()) continue;
+      const JsonNode tokens = source->at(key);
+      for (size_t i = 0; i < tokens.json.size(); ++i) add(config, read_added_token(tokens.at(i), true));
+    }
+  }
+  if (has_settings) return;
+
+  // tokenizer.json does not say which token ends a document.
+  for (const AddedToken& token : config.added_tokens) {
+    if (config.eos_token.empty() && (token.content == kEndOfText || token.content == "<|end_of_text|>")) {
+      config.eos_token = token.content;
+    }
+  }
+  Json settings{{"tokenizer_class", only_vocab ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
+  if (!config.eos_token.empty()) settings["eos_token"] = config.eos_token;
+  config.files.push_back({"tokenizer_config.json", settings.dump(2) + "\n"});
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct BpeConfig {
   bool ignore_merges = false;            // a word that is in the vocabulary is one token, whatever the merges
   std::vector<AddedToken> added_tokens;  // without ids, where the files give none
   std::string eos_token;                 // empty: none is named
-  std::vector<TokenizerFile> files;      // as read
+  std::vector<TokenizerFile> files;      // as read; and a tokenizer_config.json
 };
 
 // From `path`: a directory, its tokenizer.json, or its vocab.json. Throws DataError naming the file, and the
