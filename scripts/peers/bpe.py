@@ -34,7 +34,7 @@ def prose():
             yield re.sub(r"[\[\]`]", "", "\n".join(text for _, text in chapter))
 
 
-def code(limit=12 << 20):
+def code(limit=6 << 20):
     import torch
     for path in sorted(pathlib.Path(torch.__file__).parent.rglob("*.py")):
         text = path.read_text(errors="replace")
