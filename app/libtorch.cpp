@@ -179,6 +179,10 @@ void find_libtorch_for_workers() {
 void* load_with_libtorch(const char* library, const char* entry) {
   // Its own libraries are found from where it is; those of ours that need it find it loaded.
   load(find_libtorch().lib_dir / "libtorch_cpu.so", RTLD_LAZY);
+  return load_library(library, entry);
+}
+
+void* load_library(const char* library, const char* entry) {
   const fs::path path = program().parent_path().parent_path() / "lib" / library;
   void* symbol = ::dlsym(load(path, RTLD_NOW), entry);
   if (symbol == nullptr)

@@ -26,4 +26,7 @@ void find_libtorch_for_workers();
 // anything is changed that a second start would miss. Throws an installation error.
 void* load_with_libtorch(const char* library, const char* entry);
 
+// The same for a library of this program that needs no LibTorch.
+void* load_library(const char* library, const char* entry);
+
 }  // namespace trainer::app

@@ -17,6 +17,11 @@ Entry* load(const char* library, const char* entry) {
 
 }  // namespace
 
+int run_prepare(const tokens::PrepareOptions& options) {
+  return reinterpret_cast<decltype(trainer_prepare_main)*>(
+      load_library("libtrainer_prepare.so", "trainer_prepare_main"))(&options);
+}
+
 int run_torch_command(const TorchCommand& command) {
   return load<decltype(trainer_torch_main)>("libtrainer_torch.so", "trainer_torch_main")(&command);
 }

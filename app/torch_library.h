@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "job/world.h"
+#include "tokens/prepare.h"
 
-// The one boundary between the executable and the libraries that need LibTorch. No exception crosses it (see
+// The one boundary between the executable and the libraries that need LibTorch, or ICU alone (prepare). No exception crosses it (see
 // report_error.h).
 
 namespace trainer::app {
@@ -25,8 +26,12 @@ int run_torch_command(const TorchCommand& command);
 // hidden command `trainer __store`, which an agent runs. Throws trainer::Error.
 int serve_store();
 
+// Runs tokens::prepare() in libtrainer_prepare.so; as run_torch_command().
+int run_prepare(const tokens::PrepareOptions& options);
+
 }  // namespace trainer::app
 
-// What libtrainer_torch.so and libtrainer_store.so export; the exit code.
+// What libtrainer_torch.so, libtrainer_store.so and libtrainer_prepare.so export; the exit code.
 extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noexcept;
 extern "C" int trainer_store_main(int listening_fd) noexcept;
+extern "C" int trainer_prepare_main(const trainer::tokens::PrepareOptions* options) noexcept;

@@ -16,13 +16,18 @@ void parallel_for(int64_t n, int64_t chunk, int64_t num_threads,
   std::atomic<int64_t> next = 0;
   std::mutex mutex;
   std::exception_ptr error;
+  int64_t error_begin = n;
   const auto work = [&] {
+    int64_t begin = 0;
     try {
-      for (int64_t begin; (begin = next.fetch_add(chunk)) < n;) body(begin, std::min(begin + chunk, n));
+      while ((begin = next.fetch_add(chunk)) < n) body(begin, std::min(begin + chunk, n));
     } catch (...) {
       next = n;
       const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
+      if (begin < error_begin) {
+        error = std::current_exception();
+        error_begin = begin;
+      }
     }
   };
   std::vector<std::thread> threads;

@@ -6,7 +6,7 @@
 namespace trainer {
 
 // Calls body(begin, end) for pieces of [0, n), each at most `chunk` long, on `num_threads` >= 1 threads, this one
-// among them; pieces are begun in order. Throws what the body threw first; pieces not yet begun are then left out.
+// among them; pieces are begun in order. Throws what the earliest of the pieces that fail threw; those not yet begun are left out.
 void parallel_for(int64_t n, int64_t chunk, int64_t num_threads,
                   const std::function<void(int64_t begin, int64_t end)>& body);
 

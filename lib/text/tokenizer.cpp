@@ -16,7 +16,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, int64_t num_thread
                                        SpecialTokens special) const {
   std::vector<std::vector<int32_t>> parts;
   encode_parts(text, num_threads, special, std::numeric_limits<size_t>::max(),
-               [&](std::vector<int32_t>&& part) { parts.push_back(std::move(part)); });
+               [&](std::vector<int32_t>&& part, size_t) { parts.push_back(std::move(part)); });
   if (parts.empty()) return {};
   if (parts.size() == 1) return std::move(parts[0]);
   size_t size = 0;
@@ -31,13 +31,14 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, int64_t num_thread
 }
 
 void Tokenizer::encode(std::string_view text, int64_t num_threads, SpecialTokens special,
-                       const std::function<void(std::span<const int32_t>)>& take) const {
+                       const std::function<void(std::span<const int32_t>, size_t)>& take) const {
   constexpr size_t kRound = 256;  // chunks whose ids are in memory at a time, about 64 MiB of text
-  encode_parts(text, num_threads, special, kRound, [&](std::vector<int32_t>&& part) { take(part); });
+  encode_parts(text, num_threads, special, kRound,
+               [&](std::vector<int32_t>&& part, size_t done) { take(part, done); });
 }
 
 void Tokenizer::encode_parts(std::string_view text, int64_t num_threads, SpecialTokens special, size_t round,
-                             const std::function<void(std::vector<int32_t>&&)>& take) const {
+                             const std::function<void(std::vector<int32_t>&&, size_t)>& take) const {
   constexpr size_t kChunk = 1 << 18;  // bytes: large beside what starting on a chunk costs
   const bool cut = text.size() > kChunk && (num_threads > 1 || text.size() / kChunk > round);
   std::vector<Segment> all;
@@ -77,7 +78,7 @@ void Tokenizer::encode_parts(std::string_view text, int64_t num_threads, Special
       std::rethrow_exception(failure->error);
     }
     for (size_t g = first; g < first + count; ++g) {
-      take(std::move(groups[g].ids));
+      take(std::move(groups[g].ids), all[groups[g].end - 1].end);
       groups[g].ids = {};
     }
   }

@@ -34,9 +34,10 @@ class Tokenizer {
   // DataError with the place of what has no token (characters only).
   std::vector<int32_t> encode(std::string_view text, int64_t num_threads = 1,
                               SpecialTokens special = SpecialTokens::kFind) const;
-  // The same ids by parts, in order, in memory that does not grow with the text: for mapped files.
+  // The same ids by parts, in order, in memory that does not grow with the text: for mapped files. `take` also
+  // gets how many bytes of the text are then done.
   void encode(std::string_view text, int64_t num_threads, SpecialTokens special,
-              const std::function<void(std::span<const int32_t>)>& take) const;
+              const std::function<void(std::span<const int32_t>, size_t)>& take) const;
   // In order; an error names the first failing text by its index.
   std::vector<std::vector<int32_t>> encode_batch(const std::vector<std::string_view>& texts,
                                                  int64_t num_threads,
@@ -84,7 +85,7 @@ class Tokenizer {
  private:
   // Chunk by chunk, of which `round` are encoded before their ids are taken.
   void encode_parts(std::string_view text, int64_t num_threads, SpecialTokens special, size_t round,
-                    const std::function<void(std::vector<int32_t>&&)>& take) const;
+                    const std::function<void(std::vector<int32_t>&&, size_t)>& take) const;
 };
 
 // `path` is a directory, or one of its files: tokenizer.json, or vocab.json with merges.txt (BPE);

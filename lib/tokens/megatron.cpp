@@ -1,7 +1,10 @@
 #include "tokens/megatron.h"
 
+#include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
 
@@ -80,6 +83,33 @@ int64_t MegatronIndex::start(int64_t i) const {
   const int64_t sequence = document(i);
   if (sequence == num_sequences_) return num_tokens_;
   return at<int64_t>(pointers_ + static_cast<size_t>(sequence) * 8) / size_of(type_);
+}
+
+void write_megatron_index(const std::filesystem::path& path, TokenType type,
+                          std::span<const int64_t> document_lengths) {
+  constexpr int64_t kMost = INT32_MAX;
+  std::vector<int32_t> lengths;
+  std::vector<int64_t> documents = {0};
+  for (int64_t length : document_lengths) {
+    for (; length > kMost; length -= kMost) lengths.push_back(INT32_MAX);
+    lengths.push_back(static_cast<int32_t>(length));
+    documents.push_back(static_cast<int64_t>(lengths.size()));
+  }
+  std::ofstream out(path, std::ios::binary);
+  const auto put = [&](auto value) { out.write(reinterpret_cast<const char*>(&value), sizeof value); };
+  out << kMagic;
+  put(uint64_t{1});
+  put(static_cast<uint8_t>(type));
+  put(uint64_t{lengths.size()});
+  put(uint64_t{documents.size()});
+  for (const int32_t length : lengths) put(length);
+  int64_t pointer = 0;
+  for (const int32_t length : lengths) {
+    put(pointer);
+    pointer += length * size_of(type);
+  }
+  for (const int64_t document : documents) put(document);
+  if (!out.flush()) fail<DataError>("{}: cannot write: {}", path.string(), std::strerror(errno));
 }
 
 TokenPart open_megatron(const std::filesystem::path& bin) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/file.h"
@@ -41,5 +42,9 @@ class MegatronIndex final : public Documents {
 
 // Opens <prefix>.bin by its index beside it. Throws DataError, also when the size is not what the index says.
 TokenPart open_megatron(const std::filesystem::path& bin);
+
+// Writes an index: a document is a sequence, or several where it has more than 2^31 - 1 tokens. Throws DataError.
+void write_megatron_index(const std::filesystem::path& path, TokenType type,
+                          std::span<const int64_t> document_lengths);
 
 }  // namespace trainer::tokens

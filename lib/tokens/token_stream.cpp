@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 
+#include "core/error.h"
 #include "core/mix64.h"
 #include "core/parallel_for.h"
 
@@ -186,6 +188,22 @@ uint64_t TokenStream::fingerprint() const {
     for (int64_t j = 0; j < run; ++j) hash = mix64(hash ^ static_cast<uint64_t>(ids[j]));
   }
   return hash;
+}
+
+int64_t validation_begin(const TokenStream& stream, double fraction) {
+  const int64_t n = stream.size();
+  const auto exact = static_cast<int64_t>(static_cast<double>(n) * (1.0 - fraction));
+  if (exact <= 0 || exact >= n) {
+    fail<DataError>("{}: {} tokens are too few to keep a fraction of {} for validation",
+                    stream.parts().front().name, n, fraction);
+  }
+  if (!stream.has_documents()) return exact;
+  const int64_t reach = (n - exact) / 2;
+  std::vector<int64_t> starts;
+  stream.document_starts(std::max<int64_t>(exact - reach, 1), exact + reach + 1, starts);
+  if (starts.empty()) return exact;
+  return *std::min_element(starts.begin(), starts.end(),
+                           [&](int64_t a, int64_t b) { return std::abs(a - exact) < std::abs(b - exact); });
 }
 
 }  // namespace trainer::tokens

@@ -84,4 +84,9 @@ class TokenStream {
   std::vector<int64_t> starts_;  // of each part, then the size
 };
 
+// Where the last `fraction` of a stream begins, as training and validation part it: at token floor(n (1 - fraction)), or
+// at the nearest beginning of a document where that changes the fraction by less than half. Throws DataError when one of
+// them would be empty.
+int64_t validation_begin(const TokenStream& stream, double fraction);
+
 }  // namespace trainer::tokens

@@ -10,23 +10,27 @@ TEST_CASE("a text encoded by parts has the ids of the text at once") {
   while (text.size() < (size_t{100} << 20)) text += text;
   const auto tokenizer = make_char_tokenizer(text.substr(0, 6));
   for (const int64_t threads : {1, 3}) {
-    size_t parts = 0, ids = 0;
+    size_t parts = 0, ids = 0, done = 0;
     bool equal = true;
-    tokenizer->encode(text, threads, SpecialTokens::kFind, [&](std::span<const int32_t> part) {
+    tokenizer->encode(text, threads, SpecialTokens::kFind, [&](std::span<const int32_t> part, size_t bytes) {
       ++parts;
+      done = bytes;
       ids += part.size();
       for (const int32_t id : part) equal &= id == 0;
     });
     CHECK(parts > 256);
     CHECK(ids == text.size() / 3);
     CHECK(equal);
+    CHECK(done == text.size());
   }
 }
 
 TEST_CASE("a short or empty text is one part or none") {
   const auto tokenizer = make_byte_tokenizer(true);
   std::vector<std::vector<int32_t>> parts;
-  const auto take = [&](std::span<const int32_t> part) { parts.emplace_back(part.begin(), part.end()); };
+  const auto take = [&](std::span<const int32_t> part, size_t) {
+    parts.emplace_back(part.begin(), part.end());
+  };
   tokenizer->encode("", 2, SpecialTokens::kFind, take);
   CHECK(parts.empty());
   tokenizer->encode("ab", 2, SpecialTokens::kFind, take);

@@ -1,0 +1,199 @@
+#include "data/open_windows.h"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "spec/enums.h"
+#include "tokens/metadata.h"
+#include "tokens/source.h"
+#include "tokens/token_files.h"
+#include "tokens/tokenize.h"
+
+namespace trainer::data {
+namespace {
+
+namespace fs = std::filesystem;
+using text::Tokenizer;
+using text::TokenizerKind;
+
+TokenizerKind kind_of(spec::TokenizerType type) {
+  switch (type) {
+    case spec::TokenizerType::kBpe:
+      return TokenizerKind::kBpe;
+    case spec::TokenizerType::kChar:
+      return TokenizerKind::kChar;
+    case spec::TokenizerType::kByte:
+      return TokenizerKind::kByte;
+    case spec::TokenizerType::kAuto:
+      break;
+  }
+  return TokenizerKind::kAuto;
+}
+
+bool has_tokenizer(const fs::path& directory) {
+  return fs::exists(directory / "tokenizer.json") || fs::exists(directory / "vocab.json") ||
+         fs::exists(directory / "trainer_tokenizer.json");
+}
+
+std::optional<tokens::Metadata> metadata_of(const tokens::Source& source) {
+  return source.is_tokens() ? tokens::read_metadata(source.files[0]) : std::nullopt;
+}
+
+std::string hash_of(const Tokenizer& tokenizer) {
+  return fmt::format("{:016x}", tokens::vocabulary_hash(tokenizer));
+}
+
+// Tokens that prepare wrote are of one tokenizer.
+void check_same(const Tokenizer& tokenizer, const std::string& which, const tokens::Metadata& metadata,
+                const std::string& path) {
+  if (hash_of(tokenizer) == metadata.vocabulary_hash) return;
+  fail<SpecError>(
+      "{}: its tokens were made with another tokenizer ({} tokens) than {} ({}); expected the same\nhint: "
+      "leave "
+      "data.tokenizer out, or run trainer prepare with this one",
+      path, metadata.vocab_size, which, tokenizer.vocab_size());
+}
+
+// One that the job names, or that of its pretrained model; null: neither.
+std::shared_ptr<const Tokenizer> named_tokenizer(const Job& job, std::string& which) {
+  const spec::TokenizerSource& said = job.spec.data.tokenizer;
+  if (!said.path.empty()) {
+    which = "data.tokenizer.path " + said.path;
+    return text::load_tokenizer(kind_of(said.type), said.path);
+  }
+  const bool may_be_pretrained =
+      said.type == spec::TokenizerType::kAuto || said.type == spec::TokenizerType::kBpe;
+  if (!job.spec.model.pretrained.empty() && may_be_pretrained && has_tokenizer(job.spec.model.pretrained)) {
+    which = "model.pretrained's";
+    return text::load_tokenizer(kind_of(said.type), job.spec.model.pretrained);
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const tokens::TokenStream> open_stream(const Job& job, const spec::DataSource& said,
+                                                       const Tokenizer* tokenizer, int64_t vocab_size,
+                                                       int64_t num_threads) {
+  const tokens::Source source = tokens::find_source(said.path, said.format);
+  if (!source.is_tokens()) {
+    const tokens::TokenizeOptions options{said.text, true, num_threads};
+    std::vector<tokens::TokenPart> parts;
+    parts.push_back(tokens::tokenize_in_memory(source, said.path, *tokenizer, options));
+    return std::make_shared<const tokens::TokenStream>(std::move(parts));
+  }
+  auto stream = std::make_shared<tokens::TokenStream>(tokens::open_token_files(source.files, source.format));
+  if (const auto metadata = metadata_of(source)) {
+    if (tokenizer != nullptr) check_same(*tokenizer, "the job's", *metadata, said.path);
+    if (metadata->vocab_size > vocab_size) {
+      fail<DataError>("{}: has ids up to {}; expected less than {}, the model's vocabulary", said.path,
+                      metadata->vocab_size - 1, vocab_size);
+    }
+  } else {
+    constexpr int64_t kAll = int64_t{4} << 30, kFirst = int64_t{1} << 30;  // bytes
+    int64_t bytes = 0;
+    for (const tokens::TokenPart& part : stream->parts()) bytes += part.size * tokens::size_of(part.type);
+    const int64_t end = bytes <= kAll ? stream->size() : kFirst / tokens::size_of(stream->parts()[0].type);
+    if (const int64_t bad = stream->find_outside(0, std::min(end, stream->size()), vocab_size, num_threads);
+        bad >= 0) {
+      int64_t id = 0;
+      stream->read(bad, 1, &id);
+      fail<DataError>("{}: got id {}; expected 0 to {}, the model's vocabulary", stream->where(bad), id,
+                      vocab_size - 1);
+    }
+  }
+  if (job.spec.data.documents == spec::Documents::kSeparate && !stream->has_documents()) {
+    if (source.format == spec::FileFormat::kLlmc) {
+      stream->find_documents(tokens::llmc_delimiter(stream->parts()[0]), true, num_threads);
+    } else if (tokenizer != nullptr && tokenizer->eos_id()) {
+      stream->find_documents(*tokenizer->eos_id(), false, num_threads);
+    } else {
+      fail<SpecError>(
+          "data.documents: got separate, but where documents end in {} is not known; expected data.tokenizer "
+          "with an "
+          "end-of-text token",
+          said.path);
+    }
+  }
+  return stream;
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const Job& job, int64_t num_threads) {
+  const spec::Data& data = job.spec.data;
+  const tokens::Source source = tokens::find_source(data.train.path, data.train.format);
+  const auto metadata = metadata_of(source);
+  std::string which;
+  std::shared_ptr<const Tokenizer> named = named_tokenizer(job, which);
+  if (metadata) {
+    if (named != nullptr) {
+      check_same(*named, which, *metadata, data.train.path);
+      return named;
+    }
+    return text::load_tokenizer(kind_of(data.tokenizer.type),
+                                fs::path(source.files[0]).parent_path() / metadata->tokenizer);
+  }
+  if (named != nullptr) return named;
+  if (data.tokenizer.type == spec::TokenizerType::kByte) return text::make_byte_tokenizer(true);
+  if (data.tokenizer.type == spec::TokenizerType::kChar && !source.is_tokens()) {
+    return text::make_char_tokenizer(tokens::distinct_characters(source, data.train.text, num_threads));
+  }
+  if (source.is_tokens() && data.tokenizer.type == spec::TokenizerType::kAuto) return nullptr;
+  fail<SpecError>("data.tokenizer: got {} without a path; expected {}", spec::to_string(data.tokenizer.type),
+                  source.is_tokens() ? "the directory of the tokenizer that made the tokens"
+                                     : "path (the directory of a tokenizer), or type char or byte");
+}
+
+WindowSets open_windows(const Job& job, const std::shared_ptr<const Tokenizer>& tokenizer, int64_t vocab_size,
+                        int64_t num_threads) {
+  const spec::Data& data = job.spec.data;
+  if (tokenizer != nullptr && tokenizer->vocab_size() > vocab_size) {
+    fail<SpecError>(
+        "model.gpt.vocab_size: the model has {} tokens and the tokenizer {}; expected no more than the "
+        "model's",
+        vocab_size, tokenizer->vocab_size());
+  }
+  WindowOptions options;
+  options.length = data.max_length;
+  options.vocab_size = vocab_size;
+  options.windows = data.windows;
+  options.documents = data.documents;
+  const auto stream = open_stream(job, data.train, tokenizer.get(), vocab_size, num_threads);
+  WindowOptions of_validation = options;
+  of_validation.windows = spec::Windows::kEpoch;
+  WindowSets sets;
+  if (!data.validation.path.empty()) {
+    if (tokenizer == nullptr &&
+        !tokens::find_source(data.validation.path, data.validation.format).is_tokens()) {
+      fail<SpecError>(
+          "data.validation.path: got text, and no tokenizer is known; expected tokens, or data.tokenizer");
+    }
+    sets.validation = std::make_shared<const TokenWindows>(
+        open_stream(job, data.validation, tokenizer.get(), vocab_size, num_threads), of_validation);
+  } else if (data.validation_fraction > 0) {
+    options.end = of_validation.begin = tokens::validation_begin(*stream, data.validation_fraction);
+    sets.validation = std::make_shared<const TokenWindows>(stream, of_validation);
+  }
+  sets.train = std::make_shared<const TokenWindows>(stream, options);
+  return sets;
+}
+
+at::Tensor token_byte_lengths(const Tokenizer& tokenizer, int64_t vocab_size) {
+  at::Tensor lengths = at::zeros({vocab_size}, at::kInt);
+  auto* data = lengths.mutable_data_ptr<int32_t>();
+  for (int64_t id = 0; id < std::min(vocab_size, tokenizer.vocab_size()); ++id) {
+    const auto token = static_cast<int32_t>(id);
+    try {
+      if (!tokenizer.is_special(token)) data[id] = static_cast<int32_t>(tokenizer.token_bytes(token).size());
+    } catch (const DataError&) {  // a gap in the vocabulary
+    }
+  }
+  return lengths;
+}
+
+}  // namespace trainer::data

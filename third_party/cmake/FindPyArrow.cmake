@@ -1,0 +1,18 @@
+# Finds Arrow C++ in the pyarrow package of LibTorch's site-packages, or of CMAKE_PREFIX_PATH: headers, and libraries whose names
+# end in the version of their interface. Target: Arrow::parquet. Not there: Parquet files cannot be read.
+get_filename_component(_site_packages "${LIBTORCH_INCLUDE_DIR}/../.." ABSOLUTE)
+find_path(PYARROW_INCLUDE_DIR parquet/arrow/reader.h HINTS "${_site_packages}/pyarrow/include" PATH_SUFFIXES pyarrow/include)
+if(PYARROW_INCLUDE_DIR)
+  get_filename_component(_pyarrow "${PYARROW_INCLUDE_DIR}/.." ABSOLUTE)
+  file(GLOB PYARROW_ARROW_LIBRARY "${_pyarrow}/libarrow.so.*")
+  file(GLOB PYARROW_PARQUET_LIBRARY "${_pyarrow}/libparquet.so.*")
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(PyArrow REQUIRED_VARS PYARROW_INCLUDE_DIR PYARROW_ARROW_LIBRARY PYARROW_PARQUET_LIBRARY)
+if(PyArrow_FOUND AND NOT TARGET Arrow::parquet)
+  list(GET PYARROW_ARROW_LIBRARY 0 PYARROW_ARROW_LIBRARY)
+  list(GET PYARROW_PARQUET_LIBRARY 0 PYARROW_PARQUET_LIBRARY)
+  add_library(Arrow::parquet INTERFACE IMPORTED)
+  target_include_directories(Arrow::parquet SYSTEM INTERFACE "${PYARROW_INCLUDE_DIR}")
+  target_link_libraries(Arrow::parquet INTERFACE "${PYARROW_PARQUET_LIBRARY}" "${PYARROW_ARROW_LIBRARY}")
+endif()
