@@ -239,7 +239,7 @@ class Preparation {
                rate(progress.bytes_read), duration((said_s - begin_s) / share * (1 - share)));
     });
     log_info("{} of text: {} tokens, {}, {}/s", binary_bytes(last.text_bytes), grouped(sink.num_tokens()),
-             grouped(static_cast<int64_t>(sink.lengths().size())), rate(last.bytes_read));
+             counted(static_cast<int64_t>(sink.lengths().size()), "document"), rate(last.bytes_read));
   }
 
   int64_t split_of(const std::string& all, const FileSink& sink, TokenType type) const {
