@@ -88,6 +88,7 @@ void WorkerGroup::start_worker(int64_t local_rank) {
     options.memory_nodes = binding.memory_nodes;
   }
   process::Process child = process::spawn(worker_command(plan, local_rank), env, options);
+  context_.guard.watch(child.pid);
   try {
     WorkerOutput output(std::move(child.output), output_options(plan, assignment_, local_rank, 1));
     WorkerOutput errors(std::move(child.error), output_options(plan, assignment_, local_rank, 2));
@@ -95,6 +96,7 @@ void WorkerGroup::start_worker(int64_t local_rank) {
         Worker{std::move(child), std::move(progress), std::move(output), std::move(errors)}));
   } catch (...) {
     process::kill_and_reap(child.pid);
+    context_.guard.forget(child.pid);
     throw;
   }
   ++running_;
@@ -299,6 +301,7 @@ void WorkerGroup::finish_processes() {
     if (worker->process.pidfd.is_open()) context_.loop.remove(worker->process.pidfd.get());
   }
   context_.reaper.end(leaders);  // before draining: who still writes would keep the pipes full
+  for (const pid_t leader : leaders) context_.guard.forget(leader);
   for (const auto& worker : workers_) {
     for (WorkerOutput* output : {&worker->output, &worker->error}) {
       context_.outputs.drain(*output);

@@ -288,6 +288,21 @@ TEST_CASE("no worker outlives an agent that is killed") {
   CHECK(eventually([&] { return all_dead(pids); }, 5));
 }
 
+TEST_CASE("what a worker started without its environment does not outlive a killed agent either") {
+  // In the worker's process group, and in one of its own in the worker's session.
+  Driver driver(
+      "nproc=1",
+      {"bash", "-c",
+       "echo $$ > ready.0; env -i sh -c 'echo $$ > tmp1; mv tmp1 ready.1; exec sleep 100' & set -m; "
+       "env -i sh -c 'echo $$ > tmp2; mv tmp2 ready.2; exec sleep 100' & wait"});
+  REQUIRE(driver.ready(3));
+  const std::vector<pid_t> pids = driver.pids(3);
+  ::kill(driver.pid, SIGKILL);
+  CHECK(driver.wait() == -SIGKILL);
+  CHECK(eventually([&] { return all_dead(pids); }, 5));
+  for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+}
+
 TEST_CASE("what a worker leaves behind is killed at the end: in its group, and in a session of its own") {
   Driver driver("nproc=1",
                 "sleep 100 & echo $! > ready.0; setsid sh -c 'echo $$ > ready.1; exec sleep 100' & "
