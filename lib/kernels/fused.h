@@ -11,10 +11,21 @@ namespace trainer::kernels::fused {
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                          const at::Tensor& weight, const at::Tensor& bias,
                                                          double eps, const Dropout& dropout);
+// x in `dtype`.
+std::pair<at::Tensor, at::Tensor> dropout_add_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                   const Norm& norm, at::ScalarType dtype,
+                                                   const Dropout& dropout);
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
 // bf16: C_in and C_out must be even.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool gelu);
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  Activation activation);
+at::Tensor swiglu(const at::Tensor& gate_up);
 at::Tensor varlen_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,
                             const Dropout& dropout);
+at::Tensor causal_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,
+                            int64_t num_kv_heads, const Rope& rope, const Dropout& dropout);
+// bf16: C must be even.
+at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                int64_t vocab);
 
 }  // namespace trainer::kernels::fused

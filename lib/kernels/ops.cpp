@@ -10,6 +10,11 @@ bool is_fusable(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
+// bf16 is multiplied by pairs.
+bool is_even(int64_t n) {
+  return n % 2 == 0;
+}
+
 }  // namespace
 
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
@@ -26,20 +31,21 @@ at::Tensor dropout(const at::Tensor& x, const Dropout& dropout) {
 std::pair<at::Tensor, at::Tensor> dropout_add_norm(const at::Tensor& x, const at::Tensor& residual,
                                                    const Norm& norm, at::ScalarType dtype,
                                                    const Dropout& dropout) {
-  return composed::dropout_add_norm(x, residual, norm, dtype, dropout);
+  const bool fused = is_fusable(residual) && residual.scalar_type() == at::kFloat &&
+                     (dtype == at::kFloat || dtype == at::kBFloat16) &&
+                     (!x.defined() || x.scalar_type() == dtype);
+  return (fused ? fused::dropout_add_norm : composed::dropout_add_norm)(x, residual, norm, dtype, dropout);
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   Activation activation) {
-  const bool pairs = weight.size(0) % 2 == 0 && weight.size(1) % 2 == 0;  // bf16 goes by pairs
-  const bool fused = is_fusable(x) && weight.scalar_type() == at::kFloat && bias.defined() &&
-                     activation != Activation::kGeluTanh && (x.scalar_type() == at::kFloat || pairs);
-  if (fused) return fused::linear(x, weight, bias, activation == Activation::kGelu);
-  return composed::linear(x, weight, bias, activation);
+  const bool fused = is_fusable(x) && weight.scalar_type() == at::kFloat &&
+                     (x.scalar_type() == at::kFloat || (is_even(weight.size(0)) && is_even(weight.size(1))));
+  return (fused ? fused::linear : composed::linear)(x, weight, bias, activation);
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {
-  return composed::swiglu(gate_up);
+  return (is_fusable(gate_up) ? fused::swiglu : composed::swiglu)(gate_up);
 }
 
 at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
@@ -51,12 +57,17 @@ at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
 at::Tensor causal_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
                             const std::vector<int32_t>& seqlens, int64_t num_heads, int64_t num_kv_heads,
                             const Rope& rope, const Dropout& dropout) {
+  if (is_fusable(qkv)) {
+    return fused::causal_attention(qkv, seqlens, num_heads, num_kv_heads, rope, dropout);
+  }
   return composed::causal_attention(qkv, cu_seqlens, seqlens, num_heads, num_kv_heads, rope, dropout);
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                 int64_t vocab) {
-  return composed::linear_cross_entropy(x, weight, labels, vocab);
+  const bool fused = is_fusable(x) && weight.scalar_type() == at::kFloat &&
+                     (x.scalar_type() == at::kFloat || is_even(x.size(1)));
+  return (fused ? fused::linear_cross_entropy : composed::linear_cross_entropy)(x, weight, labels, vocab);
 }
 
 }  // namespace trainer::kernels

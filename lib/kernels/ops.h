@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/activation.h"
+
 // Differentiable operations that LibTorch lacks or does slowly: fused CPU kernels (AVX-512, AVX2 or plain,
 // chosen at run time), ATen compositions (and one CUDA kernel for dropout) on CUDA. N tokens, C channels, H
 // query heads, Hkv key and value heads, D channels a head, I intermediate channels, V rows of the vocabulary,
@@ -43,8 +45,6 @@ std::pair<at::Tensor, at::Tensor> dropout_add_norm(const at::Tensor& x, const at
 
 // dropout(x), x: [N, C].
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
-
-enum class Activation { kNone, kGelu /* exact, by erf */, kGeluTanh };
 
 // activation(x W^T + b) with fp32 parameters, computed in x's dtype: [N, C_in], [C_out, C_in], [C_out] (or
 // undefined: none) -> [N, C_out].

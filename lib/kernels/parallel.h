@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/ops.h"
@@ -29,7 +30,7 @@ inline float* scratch(int slot, int64_t n) {
     std::unique_ptr<float, decltype(&std::free)> data{nullptr, &std::free};
     int64_t size = 0;
   };
-  thread_local Buffer buffers[3];
+  thread_local Buffer buffers[4];
   Buffer& buffer = buffers[slot];
   if (buffer.size < n) {
     buffer.size = n + n / 4;
@@ -39,7 +40,7 @@ inline float* scratch(int slot, int64_t n) {
   }
   return buffer.data.get();
 }
-enum ScratchSlot { kPanels, kStrips, kHead };
+enum ScratchSlot { kPanels, kMorePanels, kStrips, kHead };
 
 // With dense row_keys.
 inline DropoutParams dropout_params(const Dropout& dropout) {
@@ -61,6 +62,11 @@ inline Dropout saved_dropout(torch::autograd::AutogradContext& context, const at
           static_cast<uint32_t>(context.saved_data["site"].toInt())};
 }
 
+// An argument of an autograd function, which takes no undefined tensors.
+inline std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
 // The kernels' view of a tensor's data: fp32 as float, bf16 as Bf16.
 template <class T>
 const T* data(const at::Tensor& tensor) {
@@ -71,10 +77,14 @@ T* mutable_data(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-// Calls f(T{}) with the kernel type of a tensor's dtype.
+// Calls f(T{}) with the kernel type of a dtype.
+template <class F>
+auto with_type(at::ScalarType dtype, const F& f) {
+  return dtype == at::kFloat ? f(float{}) : f(Bf16{});
+}
 template <class F>
 auto with_type(const at::Tensor& tensor, const F& f) {
-  return tensor.scalar_type() == at::kFloat ? f(float{}) : f(Bf16{});
+  return with_type(tensor.scalar_type(), f);
 }
 
 }  // namespace trainer::kernels

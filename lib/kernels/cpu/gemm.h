@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/cpu/activation.h"
 #include "kernels/cpu/simd.h"
 
 // Matrix products in the manner of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
@@ -236,7 +237,40 @@ void pack_strip(const T* g, int64_t k, int64_t m, int64_t strip, float* out, flo
     }
     float sums[kLanes];
     store(sums, total);
+    if (column_sums == nullptr) continue;
     for (int64_t i = 0; i < columns; ++i) column_sums[first + part + i] += sums[i];
+  }
+}
+
+// Adds a tile's bias, and writes it and its activation.
+template <class T>
+TRAINER_INLINE void finish_tile(const GemmParams<T>& p, const float* tile, int64_t row, int64_t rows,
+                                int64_t column, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* sums = tile + r * kPanelColumns;
+    const int64_t offset = (row + r) * p.n + column;
+    const auto write = [&](auto activate) __attribute__((always_inline)) {
+      for_vectors(
+          columns, [&](int64_t i, auto load_some, auto store_some) __attribute__((always_inline)) {
+            Vec v = load(sums + i);
+            if (p.bias != nullptr) v += load_some(p.bias + column + i);
+            store_some(p.c + offset + i, v);
+            activate(offset + i, v, store_some);
+          });
+    };
+    switch (p.activation) {
+      case Activation::kNone:
+        write([](int64_t, Vec, auto) {});
+        break;
+      case Activation::kGelu:
+        write([&](int64_t at, Vec v, auto store_some)
+                  __attribute__((always_inline)) { store_some(p.activated + at, gelu(v)); });
+        break;
+      case Activation::kGeluTanh:
+        write([&](int64_t at, Vec v, auto store_some)
+                  __attribute__((always_inline)) { store_some(p.activated + at, gelu_tanh(v)); });
+        break;
+    }
   }
 }
 
@@ -254,45 +288,31 @@ void gemm(const GemmParams<T>& p, int64_t first_strip, int64_t last_strip, int64
     const int64_t columns = p.n - column < kPanelColumns ? p.n - column : kPanelColumns;
     for (int64_t strip = first_strip; strip < last_strip; ++strip) {
       const int64_t row = strip * kStripRows, rows = p.m - row < kStripRows ? p.m - row : kStripRows;
-      if (p.c_float != nullptr) {
-        const char* a = reinterpret_cast<const char*>(p.a_strips + strip * steps * kStripRows);
-        float* c = p.c_float + row * p.n + column;
-        if (columns == kPanelColumns) {
-          multiply_rows<StripStep>(rows, a, 4, 4 * kStripRows, b, steps, c, p.n, false);
-          continue;
-        }
-        multiply_rows<StripStep>(rows, a, 4, 4 * kStripRows, b, steps, tile, kPanelColumns, false);
-        for (int64_t r = 0; r < rows; ++r) {
-          std::memcpy(c + r * p.n, tile + r * kPanelColumns, static_cast<size_t>(columns) * 4);
-        }
+      const bool is_direct = p.c_float != nullptr && columns == kPanelColumns;
+      float* const out = is_direct ? p.c_float + row * p.ldc + column : tile;
+      const int64_t ld = is_direct ? p.ldc : kPanelColumns;
+      const bool accumulate = is_direct && p.accumulate;
+      if (p.a_strips != nullptr) {
+        multiply_rows<StripStep>(rows, reinterpret_cast<const char*>(p.a_strips + strip * steps * kStripRows),
+                                 4, 4 * kStripRows, b, steps, out, ld, accumulate);
+      } else {
+        constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+        multiply_rows<Step>(rows, reinterpret_cast<const char*>(p.a + row * p.lda), p.lda * kSize,
+                            kSize * kStep, b, steps, out, ld, accumulate);
+      }
+      if (is_direct) continue;
+      if (p.c_float == nullptr) {
+        finish_tile(p, tile, row, rows, column, columns);
         continue;
       }
-      multiply_rows<Step>(rows, reinterpret_cast<const char*>(p.a + row * p.k),
-                          p.k * static_cast<int64_t>(sizeof(T)), static_cast<int64_t>(sizeof(T)) * kStep, b,
-                          steps, tile, kPanelColumns, false);
       for (int64_t r = 0; r < rows; ++r) {
-        T* c = p.c + (row + r) * p.n + column;
-        T* gelu = p.gelu == nullptr ? nullptr : p.gelu + (row + r) * p.n + column;
-        for_vectors(
-            columns, [&](int64_t i, auto load_some, auto store_some) __attribute__((always_inline)) {
-              Vec v = load(tile + r * kPanelColumns + i);
-              if (p.bias != nullptr) v += load_some(p.bias + column + i);
-              store_some(c + i, v);
-              if (gelu != nullptr) store_some(gelu + i, v * normal(v).cumulative);
-            });
+        float* c = p.c_float + (row + r) * p.ldc + column;
+        for (int64_t i = 0; i < columns; ++i) {
+          c[i] = (p.accumulate ? c[i] : 0.0F) + tile[r * kPanelColumns + i];
+        }
       }
     }
   }
-}
-
-template <class T>
-void gelu_backward(const T* x, const T* dy, T* dx, int64_t n) {
-  for_vectors(
-      n, [&](int64_t i, auto load_some, auto store_some) __attribute__((always_inline)) {
-        const Vec v = load_some(x + i);
-        const Normal probability = normal(v);
-        store_some(dx + i, load_some(dy + i) * (probability.cumulative + v * probability.density));
-      });
 }
 
 }  // namespace trainer::kernels::TRAINER_CPU_ISA

@@ -1,7 +1,9 @@
 // Compiled once for every instruction set: TRAINER_CPU_ISA is its name, and the namespace of all of it.
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/layer_norm.h"
+#include "kernels/cpu/pre_norm.h"
 
 #define TRAINER_STRING(x) #x
 #define TRAINER_NAME(x) TRAINER_STRING(x)
@@ -12,8 +14,13 @@ template <class T>
 constexpr TypedKernels<T> typed() {
   return {.layer_norm_forward = layer_norm_forward<T>,
           .layer_norm_backward = layer_norm_backward<T>,
+          .pre_norm_forward = pre_norm_forward<T>,
+          .pre_norm_backward = pre_norm_backward<T>,
           .dropout = dropout<T>,
-          .gelu_backward = gelu_backward<T>,
+          .activation_backward = activation_backward<T>,
+          .swiglu_forward = swiglu_forward<T>,
+          .swiglu_backward = swiglu_backward<T>,
+          .cross_entropy = cross_entropy<T>,
           .pack_weight = pack_weight<T>,
           .pack_weight_transposed = pack_weight_transposed<T>,
           .pack_activations = pack_activations<T>,

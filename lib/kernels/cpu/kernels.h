@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/activation.h"
+
 // The CPU kernels' interface: plain pointers and a table of functions, one table an instruction set. Callers
 // split the work over threads; every output element is computed by one call in a fixed order, so results
 // don't depend on how.
@@ -37,29 +39,63 @@ struct LayerNormParams {
   float* dresidual;
 };
 
-// C = A B for packed operands. A row-major [m, k] of T, or packed strips; B packed panels.
+// h = residual + dropout(x), y = norm(h) of rows of `columns`; T is the type of x and y.
+template <class T>
+struct PreNormParams {
+  int64_t columns;
+  const float *weight, *bias;  // bias may be null
+  float eps;
+  bool rms;
+  DropoutParams dropout;
+  float *h, *mean, *rstd;  // [rows, columns], [rows], [rows]; forward writes, backward reads
+  const T* x;              // forward; null: h is given
+  const float* residual;   // forward
+  T* y;                    // forward
+  const float* dh;         // backward: either gradient may be null
+  const T* dy;
+  float* dresidual;
+  T* dx;  // null: not wanted
+};
+
+// C = A B for packed operands. A row-major of T, or packed strips; B packed panels.
 template <class T>
 struct GemmParams {
   int64_t m, n, k;
-  const T* a;             // row-major, leading dimension k; or
+  const T* a;  // row-major, rows lda apart; or
+  int64_t lda;
   const float* a_strips;  // packed strips
   const float* b_panels;
+  T* c;            // [m, n] in T, dense; or
+  float* c_float;  // in fp32, rows ldc apart, never with bias or activation
+  int64_t ldc;
+  bool accumulate;    // adds to c_float
   const float* bias;  // [n], or null
-  T* c;               // [m, n] in T; or
-  float* c_float;     // [m, n] in fp32, never with bias or gelu
-  T* gelu;            // gelu(c), or null
+  Activation activation;
+  T* activated;  // activation(c)
 };
 
+// Grouped-query attention: query head h attends by key and value head h / (num_heads / num_kv_heads).
 template <class T>
 struct AttentionParams {
-  int64_t num_heads, head_dim;
-  const T* qkv;  // [N, 3 C]
+  int64_t num_heads, num_kv_heads, head_dim;
+  bool is_causal;
+  const T* qkv;  // [N, (H + 2 Hkv) D]
   int64_t qkv_stride;
+  const float* cos_sin;         // [positions, D], of rotary embedding; null: none
+  const int64_t* position_ids;  // [N]
   DropoutParams dropout;
-  T* out;         // [N, C]; forward
+  T* out;         // [N, H D]; forward
   float* lse;     // [N, H]: log of the sum of exponentials; forward writes, backward reads
-  const T* dout;  // [N, C]; backward
-  T* dqkv;        // [N, 3 C], dense
+  const T* dout;  // [N, H D]; backward
+  T* dqkv;        // as qkv, dense
+};
+
+// The cross-entropy of a row of `columns` logits, of which `vocab` are classes.
+template <class T>
+struct CrossEntropyRow {
+  float* logits;  // [columns]; overwritten
+  int64_t vocab, columns, label;
+  T* dlogits;  // softmax - one-hot, zero from vocab on; may be logits itself; null: not wanted
 };
 
 // For x, activations and gradients of type T. Weights are fp32.
@@ -69,10 +105,18 @@ struct TypedKernels {
   // Writes sums over these rows of the gradients of weight and bias to dweight and dbias ([columns] each).
   void (*layer_norm_backward)(const LayerNormParams<T>&, int64_t first_row, int64_t last_row, float* dweight,
                               float* dbias);
+  void (*pre_norm_forward)(const PreNormParams<T>&, int64_t first_row, int64_t last_row);
+  // Writes sums over these rows of the gradients of weight and bias, as above.
+  void (*pre_norm_backward)(const PreNormParams<T>&, int64_t first_row, int64_t last_row, float* dweight,
+                            float* dbias);
   void (*dropout)(const T* x, T* y, int64_t columns, const DropoutParams&, int64_t first_row,
                   int64_t last_row);
-  // dx = dy gelu'(x), over n elements.
-  void (*gelu_backward)(const T* x, const T* dy, T* dx, int64_t n);
+  // dx = dy activation'(x), over n elements.
+  void (*activation_backward)(Activation, const T* x, const T* dy, T* dx, int64_t n);
+  // A row of silu(gate) * up, [2 n] -> [n], and its gradient.
+  void (*swiglu_forward)(const T* gate_up, T* y, int64_t n);
+  void (*swiglu_backward)(const T* gate_up, const T* dy, T* dgate_up, int64_t n);
+  float (*cross_entropy)(const CrossEntropyRow<T>&);  // returns the loss
 
   // Packs columns [panel * panel_columns, ...) of B [k, n]; a panel takes panel_columns * steps(k) floats.
   void (*pack_weight)(const float* weight, int64_t k, int64_t n, int64_t panel, float* out);  // B = weight
@@ -80,18 +124,18 @@ struct TypedKernels {
                                  float* out);                                             // weight [n, k]
   void (*pack_activations)(const T* x, int64_t k, int64_t n, int64_t panel, float* out);  // B = x
   // Packs rows [strip * strip_rows, ...) of A = g^T, g [k, m]; a strip takes strip_rows * steps(k) floats.
-  // Adds to column_sums [m] the sums of g's columns.
+  // Adds to column_sums [m] (or null) the sums of g's columns.
   void (*pack_strip)(const T* g, int64_t k, int64_t m, int64_t strip, float* out, float* column_sums);
   // Rows of strips [first_strip, last_strip) times columns of panels [first_panel, last_panel).
   void (*gemm)(const GemmParams<T>&, int64_t first_strip, int64_t last_strip, int64_t first_panel,
                int64_t last_panel);
   int64_t steps_of_two;  // 1: two consecutive k are a step of one 32-bit lane (bf16 dot products); 0: one is
 
-  // One head of the sequence of rows [start, start + length). `scratch`: attention_scratch(length, head_dim)
-  // floats.
-  void (*attention_forward)(const AttentionParams<T>&, int64_t start, int64_t length, int64_t head,
+  // The query heads of one key and value head, over the sequence of rows [start, start + length). `scratch`:
+  // attention_scratch(length, head_dim) floats.
+  void (*attention_forward)(const AttentionParams<T>&, int64_t start, int64_t length, int64_t kv_head,
                             float* scratch);
-  void (*attention_backward)(const AttentionParams<T>&, int64_t start, int64_t length, int64_t head,
+  void (*attention_backward)(const AttentionParams<T>&, int64_t start, int64_t length, int64_t kv_head,
                              float* scratch);
 
   int64_t steps(int64_t k) const { return steps_of_two ? (k + 1) / 2 : k; }

@@ -69,6 +69,24 @@ TRAINER_INLINE void store(Bf16* p, Vec v) {
   std::memcpy(p, &half, sizeof half);
 }
 // The first n < kLanes elements; the rest is zero, or not written.
+#if defined(__AVX512F__)
+TRAINER_INLINE __mmask16 first_lanes(int64_t n) {
+  return static_cast<__mmask16>((1U << n) - 1);
+}
+TRAINER_INLINE Vec load_first(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+TRAINER_INLINE Vec load_first(const Bf16* p, int64_t n) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+  return reinterpret_cast<Vec>(_mm512_slli_epi32(wide, 16));
+}
+TRAINER_INLINE void store_first(float* p, Vec v, int64_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), v);
+}
+TRAINER_INLINE void store_first(Bf16* p, Vec v, int64_t n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), reinterpret_cast<__m256i>(to_bf16(v)));
+}
+#else
 template <class T>
 TRAINER_INLINE Vec load_first(const T* p, int64_t n) {
   T buffer[kLanes] = {};
@@ -81,6 +99,7 @@ TRAINER_INLINE void store_first(T* p, Vec v, int64_t n) {
   store(buffer, v);
   std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(T));
 }
+#endif
 // Calls body(i, load, store) for vectors at i = 0, kLanes, ... of n elements, the last one partial.
 template <class Body>
 TRAINER_INLINE void for_vectors(int64_t n, Body body) {
@@ -96,6 +115,13 @@ TRAINER_INLINE void for_vectors(int64_t n, Body body) {
         i, [rest](const auto* p) { return load_first(p, rest); },
         [rest](auto* p, Vec v) { store_first(p, v, rest); });
   }
+}
+
+// Lanes of columns from `first` on that are below n.
+TRAINER_INLINE IntVec is_below(int64_t first, int64_t n) {
+  IntVec lanes;
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+  return lanes < IntVec{} + static_cast<int32_t>(n - first);
 }
 
 TRAINER_INLINE float sum(Vec v) {
@@ -146,6 +172,10 @@ TRAINER_INLINE Normal normal(Vec x) {
   y = y * t + splat(0.254829592F);
   const Vec tail = splat(0.5F) * y * t * e;  // probability above |x|
   return {x < splat(0.0F) ? tail : splat(1.0F) - tail, e * splat(0.39894228F)};
+}
+
+TRAINER_INLINE Vec sigmoid(Vec x) {
+  return splat(1.0F) / (splat(1.0F) + exp(-x));
 }
 
 // The 64-bit products of 32-bit lanes, as high and low halves.

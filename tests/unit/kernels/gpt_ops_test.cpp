@@ -226,7 +226,7 @@ TEST_CASE("Cross-entropy of a linear layer equals ATen's on whole logits, in los
                           {300, 16, 128, 65},
                           {5, 8, 1, 1},
                           {1, 33, 7, 6},
-                          {700, 24, 30011, 30000},
+                          {258, 8, 16400, 16390},
                           {0, 8, 12, 12}}) {
       for (const double ignored : {0.0, 0.3, 1.0}) {
         CAPTURE(s.n, s.c, s.rows, s.vocab, ignored);

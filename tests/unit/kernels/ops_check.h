@@ -72,7 +72,7 @@ inline void check(const Function& fused, const Function& composed, const std::ve
   REQUIRE(got.size() == expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i, bf16);
-    CHECK(relative_error(got[i], expected[i]) < (bf16 ? 28 * 0x1p-9 : 1e-5));
+    CHECK(relative_error(got[i], expected[i]) < (bf16 ? 8 * 0x1p-9 : 1e-5));
   }
 }
 

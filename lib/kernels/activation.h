@@ -1,0 +1,9 @@
+#pragma once
+
+#include <cstdint>
+
+namespace trainer::kernels {
+
+enum class Activation : uint8_t { kNone, kGelu /* exact, by erf */, kGeluTanh };
+
+}  // namespace trainer::kernels
