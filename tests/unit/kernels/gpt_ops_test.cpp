@@ -1,8 +1,11 @@
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
 #include <torch/torch.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "core/error.h"
 #include "kernels/composed.h"
 #include "ops_check.h"
 
@@ -80,13 +83,14 @@ Rope rope_of(const Tensor& positions, int64_t dim) {
 
 TEST_CASE("Causal attention with grouped queries, rotary embedding and dropout equals the textbook's") {
   torch::manual_seed(1);
-  const std::vector<int32_t> lengths{1, 2, 130, 17, 64, 65};
+  const std::vector<int32_t> lengths{1, 2, 130, 17, 65};
   const int64_t n = total(lengths);
   const Tensor positions = positions_of(lengths);
   for (const Heads& h : {Heads{2, 2, 32}, {4, 1, 16}, {4, 2, 64}, {2, 1, 128}, {3, 3, 34}, {2, 2, 33}}) {
     for (const bool bf16 : {false, true}) {
-      for (const double p : {0.0, 0.2}) {
-        const bool rotary = h.dim % 2 == 0 && (p == 0 || h.dim < 64);
+      // The reference's dropout is slow: two shapes of heads have it.
+      for (const double p : h.dim == 16 || h.dim == 33 ? std::vector{0.0, 0.2} : std::vector{0.0}) {
+        const bool rotary = h.dim % 2 == 0 && h.keys > 1;
         CAPTURE(h.queries, h.keys, h.dim, rotary, p);
         const Rope rope = rotary ? rope_of(positions, h.dim) : Rope{};
         const Tensor angles = rotary ? angles_of(positions, h.dim) : Tensor();
@@ -228,7 +232,7 @@ TEST_CASE("Cross-entropy of a linear layer equals ATen's on whole logits, in los
                           {1, 33, 7, 6},
                           {258, 8, 16400, 16390},
                           {0, 8, 12, 12}}) {
-      for (const double ignored : {0.0, 0.3, 1.0}) {
+      for (const double ignored : s.n == 258 ? std::vector{0.0} : std::vector{0.0, 0.3, 1.0}) {
         CAPTURE(s.n, s.c, s.rows, s.vocab, ignored);
         Tensor labels = at::randint(s.vocab, {s.n}, at::kLong);
         labels.masked_fill_(at::rand({s.n}) < ignored, kernels::kIgnoredLabel);
@@ -263,4 +267,90 @@ TEST_CASE("Cross-entropy of a linear layer without gradients, of x alone, and by
   const auto want = torch::autograd::grad({expected / 50}, {x})[0];
   CHECK(torch::allclose(torch::autograd::grad({loss / 50}, {x}, {}, true)[0], want, 1e-5, 1e-7));
   CHECK_THROWS_WITH(torch::autograd::grad({loss}, {x}), Catch::Contains("modified by an inplace operation"));
+}
+
+TEST_CASE("A label beyond the vocabulary is an error that says where") {
+  const Tensor x = torch::zeros({3, 4}), w = torch::zeros({8, 4});
+  const auto loss = [&](int64_t label) {
+    return kernels::linear_cross_entropy(x, w, at::tensor({int64_t{0}, label, int64_t{6}}), 7);
+  };
+  CHECK_THROWS_AS(loss(7), DataError);
+  CHECK_THROWS_WITH(loss(7), Catch::Contains("label of row 1: got 7; expected 0 to 6, or -100 for none"));
+  CHECK_THROWS_WITH(loss(-1), Catch::Contains("got -1"));
+}
+
+TEST_CASE("Results of GPT's operations are the same bits for one and for two threads") {
+  torch::manual_seed(9);
+  const std::vector<int32_t> lengths{130, 17, 64};
+  const int64_t n = total(lengths), c = 64, vocab = 1000;
+  const Dropout dropout = dropout_of(n, 0.1);
+  const Rope rope = rope_of(positions_of(lengths), 16);
+  const Tensor labels = at::randint(vocab, {n}, at::kLong);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const Function block = [&](const std::vector<Tensor>& v) {
+      const auto [h, y] = kernels::dropout_add_norm({}, v[0], {v[1], {}, 1e-5, true}, dtype, dropout);
+      const Tensor attended = kernels::causal_attention(kernels::linear(y, v[2], {}), starts(lengths),
+                                                        lengths, 4, 2, rope, dropout);
+      const auto [h2, y2] = kernels::dropout_add_norm(attended, h, {v[1], {}, 1e-5, true}, dtype, dropout);
+      const Tensor mlp = kernels::swiglu(kernels::linear(y2, v[2], {}, Activation::kGeluTanh));
+      return std::vector{h2, kernels::linear_cross_entropy(mlp, v[3], labels, vocab)};
+    };
+    const std::vector<Tensor> inputs{random({n, c}, false), random({c}, false), random({2 * c, c}, false),
+                                     random({vocab, c}, false)};
+    const int threads = at::get_num_threads();
+    at::set_num_threads(1);
+    const auto one = evaluate(block, inputs, false);
+    at::set_num_threads(2);
+    const auto two = evaluate(block, inputs, false);
+    at::set_num_threads(threads);
+    for (size_t i = 0; i < one.size(); ++i) CHECK(at::equal(one[i], two[i]));
+  }
+}
+
+namespace {
+
+// The CPU allocator, counting: what is allocated now and the most that was.
+class CountingAllocator : public c10::Allocator {
+ public:
+  explicit CountingAllocator(c10::Allocator* base) : base_(base) {}
+  c10::DataPtr allocate(size_t size) override {
+    auto* block = new Block{this, base_->allocate(size), static_cast<int64_t>(size)};
+    now += block->size;
+    peak = std::max(peak, now);
+    return {block->data.get(), block, &release, c10::kCPU};
+  }
+  void copy_data(void* to, const void* from, size_t size) const override { base_->copy_data(to, from, size); }
+
+  int64_t now = 0, peak = 0;
+
+ private:
+  struct Block {
+    CountingAllocator* owner;
+    c10::DataPtr data;
+    int64_t size;
+  };
+  static void release(void* context) {
+    auto* block = static_cast<Block*>(context);
+    block->owner->now -= block->size;
+    delete block;
+  }
+  c10::Allocator* base_;
+};
+
+}  // namespace
+
+TEST_CASE("Cross-entropy at a vocabulary of 128k allocates what its comment says: not the whole logits") {
+  const int64_t n = 700, c = 8, vocab = 128000;
+  const auto x = torch::randn({n, c}).requires_grad_(true), w = torch::randn({vocab, c}).requires_grad_(true);
+  const Tensor labels = at::randint(vocab, {n}, at::kLong);
+  c10::Allocator* const before = c10::GetCPUAllocator();
+  static CountingAllocator counting(before);  // tensors may outlive this test
+  c10::SetCPUAllocator(&counting, 1);
+  const Tensor loss = kernels::linear_cross_entropy(x, w, labels, vocab);
+  c10::SetCPUAllocator(before, 1);
+  const int64_t rows = kernels::cross_entropy_rows(vocab, false), gradients = (n + vocab) * c;
+  REQUIRE(rows < n / 2);
+  CHECK(counting.peak / 4 > rows * vocab);  // it was counted
+  CHECK(counting.peak / 4 < 2 * rows * vocab + gradients + 10 * n);
+  CHECK(counting.now / 4 < gradients + 10 * n);  // what backward needs
 }
