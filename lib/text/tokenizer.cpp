@@ -25,15 +25,16 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, int64_t num_thread
   ids.reserve(size);
   for (std::vector<int32_t>& part : parts) {
     ids.insert(ids.end(), part.begin(), part.end());
-    part = {};
+    std::vector<int32_t>().swap(part);
   }
   return ids;
 }
 
 void Tokenizer::encode(std::string_view text, int64_t num_threads, SpecialTokens special,
                        const std::function<void(std::span<const int32_t>, size_t)>& take) const {
-  constexpr size_t kRound = 256;  // chunks whose ids are in memory at a time, about 64 MiB of text
-  encode_parts(text, num_threads, special, kRound,
+  // Chunks whose ids are in memory at a time: enough that threads seldom wait for the last one.
+  const size_t round = 16 * static_cast<size_t>(std::max<int64_t>(num_threads, 1));
+  encode_parts(text, num_threads, special, round,
                [&](std::vector<int32_t>&& part, size_t done) { take(part, done); });
 }
 
@@ -78,8 +79,9 @@ void Tokenizer::encode_parts(std::string_view text, int64_t num_threads, Special
       std::rethrow_exception(failure->error);
     }
     for (size_t g = first; g < first + count; ++g) {
-      take(std::move(groups[g].ids), all[groups[g].end - 1].end);
-      groups[g].ids = {};
+      std::vector<int32_t> ids;  // whose memory goes with it
+      ids.swap(groups[g].ids);
+      take(std::move(ids), all[groups[g].end - 1].end);
     }
   }
 }

@@ -20,7 +20,7 @@ namespace {
 using spec::FileFormat;
 using text::SpecialTokens;
 
-constexpr int64_t kBatchBytes = int64_t{64} << 20;
+constexpr int64_t kBatchBytes = int64_t{32} << 20;
 constexpr size_t kLongText = size_t{1} << 20;  // encoded by all threads together, not by one
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 

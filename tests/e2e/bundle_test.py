@@ -14,6 +14,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(sysconfig.get_paths()["purelib"]) / "torch"
 TRAINER = ""
@@ -60,6 +63,15 @@ class Bundle(unittest.TestCase):
 
     def test_libtorch_named_by_the_environment(self):
         self.assert_trains(TORCH.resolve(), TRAINER_LIBTORCH=str(TORCH))
+
+    def test_text_is_prepared_without_libtorch_and_parquet_with_the_pyarrow_of_the_python_on_path(self):
+        texts = self.directory_with("texts", **{"a.txt": "one"})
+        pq.write_table(pa.table({"text": ["one", "two"]}), texts / "b.parquet")
+        prepare = ("prepare", "--tokenizer", "byte", "--output", str(texts / "out"), "--force")
+        self.assertIn("4 tokens, 1 document", self.run_trainer(*prepare, str(texts / "a.txt")))
+        parquet = (*prepare, str(texts / "b.parquet"))
+        self.assertIn("8 tokens, 2 documents", self.run_trainer(*parquet, path=Path(sys.prefix) / "bin"))
+        self.assertIn("pip install 'pyarrow==", self.run_trainer(*parquet, code=3))
 
     def test_libtorch_beside_the_program(self):
         link = self.bundle / "libtorch"

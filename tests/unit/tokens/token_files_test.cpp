@@ -241,3 +241,27 @@ TEST_CASE("a wrong index of Megatron is refused") {
         (dir.path / "x.bin").string() +
             ": of another index: 26 bytes, expected 24: 12 tokens of 2 bytes, as its index says");
 }
+
+TEST_CASE("an index that is written is read, also of a document longer than a sequence can be") {
+  const TemporaryDirectory dir;
+  const std::vector<int64_t> lengths = {3, (int64_t{1} << 32) + 5, 2};
+  write_megatron_index(dir.path / "x.idx", TokenType::kInt32, lengths);
+  const MegatronIndex index(dir.path / "x.idx");
+  CHECK(index.type() == TokenType::kInt32);
+  REQUIRE(index.size() == 3);
+  CHECK(index.start(0) == 0);
+  CHECK(index.start(1) == 3);
+  CHECK(index.start(2) == (int64_t{1} << 32) + 8);
+  CHECK(index.num_tokens() == (int64_t{1} << 32) + 10);
+  // Byte by byte, by the format's rules.
+  const std::vector<int64_t> small = {3, 2};
+  write_megatron_index(dir.path / "y.idx", TokenType::kUint16, small);
+  std::string expected("MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0", 34);
+  expected +=
+      std::string("\x03\0\0\0\x02\0\0\0", 8) + std::string(8, '\0') + std::string("\x06\0\0\0\0\0\0\0", 8);
+  expected += std::string(8, '\0') + std::string("\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0", 16);
+  CHECK(trainer::read_file(dir.path / "y.idx") == expected);
+  CHECK_THROWS_MATCHES(
+      write_megatron_index(dir.path / "none/x.idx", TokenType::kUint16, small), DataError,
+      Message((dir.path / "none/x.idx").string() + ": cannot write: No such file or directory"));
+}

@@ -100,7 +100,7 @@ TEST_CASE("a document that the tokenizer cannot write is named") {
 TEST_CASE("all characters of text and of JSON lines are found") {
   const TemporaryDirectory dir;
   // A character across the border of the pieces that threads take.
-  std::string text((size_t{64} << 20) - 1, 'a');
+  std::string text((size_t{32} << 20) - 1, 'a');
   text += "\xe2\x82\xac";
   text += "b\n";
   const Source source = find_source(dir.write("a.txt", text), FileFormat::kAuto);
