@@ -417,6 +417,8 @@ void Agent::from_coordinator(const Message& message) {
     }
   } else if (const auto* ask = std::get_if<Probe>(&message)) {
     probe(*ask);
+  } else if (std::holds_alternative<AskAlive>(message)) {
+    to_coordinator(Alive{});
   } else if (std::holds_alternative<Accepted>(message)) {
     if (link_ != nullptr)
       print(fmt::format("joined the job at {}", net::host_port(endpoint_.host, endpoint_.port)));

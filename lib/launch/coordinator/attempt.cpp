@@ -43,6 +43,7 @@ void Coordinator::start() {
   ++attempt_;
   num_nodes_ = static_cast<int64_t>(ids.size());
   failures_.clear();
+  last_failure_.reset();
   rescaling_ = false;
   hang_.reset();
   num_preempted_ = 0;
@@ -94,6 +95,8 @@ void Coordinator::receive(int64_t id, const Message& message, int64_t now_ns) {
     on_stacks(*stacks, now_ns);
   } else if (const auto* probed = std::get_if<Probed>(&message)) {
     on_probed(id, *probed);
+  } else if (std::holds_alternative<Alive>(message)) {
+    refuse_duplicates(members_.at(id));
   }
 }
 
@@ -146,7 +149,8 @@ void Coordinator::on_leave(int64_t id, const Leave& leave, int64_t now_ns) {
     if (state_ == State::kGathering || state_ == State::kProbing) {
       return finish({stop_code(leave.signal, false), who + leave.what + ": no worker was running", ""});
     }
-    if (state_ == State::kStopping) return;
+    if (state_ == State::kStopping)
+      return note(fmt::format("{}{}: the workers are being stopped already; no restart", who, leave.what));
     note(fmt::format("{}{}: stopping {} worker{}{}", who, leave.what, running, plural(running),
                      leave.signal == SIGINT ? " (again to kill)" : ""));
     raise(true, leave.signal);
@@ -310,16 +314,22 @@ void Coordinator::decide(int64_t now_ns) {
   const bool all_done = num_preempted_ == 0 && num_stopped_ == 0;
   const bool only_left = root != nullptr && root->node_lost && is_elastic() && !interrupted_;
   if (only_left) {  // nodes may come and go
-    note(fmt::format("{}; going on without it", describe_briefly(*root, num_nodes_)));
+    const auto left = static_cast<int64_t>(members_.size());
+    after_failure_ = left >= plan_.min_nodes
+                         ? "going on without it"
+                         : fmt::format("{} of at least {} nodes are left", left, plan_.min_nodes);
+    note(fmt::format("{}; {}", describe_briefly(*root, num_nodes_), after_failure_));
   } else if (root != nullptr) {
-    if (interrupted_ || !restarts_.take(*root, last_step_)) return finish_failed(*root);
-    note(fmt::format("{}\nrestart {} of {}", describe(*root, 0, num_nodes_), restarts_.used(),
-                     plan_.max_restarts));
+    if (!restarts_.take(*root, last_step_)) return finish_failed(*root);
+    if (interrupted_) return finish_stopped(root);
+    after_failure_ = fmt::format("restart {} of {}", restarts_.used(), plan_.max_restarts);
+    note(fmt::format("{}\n{}", describe(*root, 0, num_nodes_), after_failure_));
   } else if (interrupted_) {
-    return finish({stop_code(interrupted_->signal, num_preempted_ > 0), "", ""});
+    return finish_stopped(nullptr);
   } else if (!rescaling_ || all_done) {
     return finish({0, "", ""});
   }
+  if (root != nullptr) last_failure_ = *root;
   std::vector<int64_t> leaving;
   for (const auto& [id, member] : members_) {
     if (member.leaving) leaving.push_back(id);
@@ -333,17 +343,27 @@ void Coordinator::decide(int64_t now_ns) {
 void Coordinator::finish_failed(const Failure& root) {
   int64_t next_ns = 0;
   for (const Failure& other : failures_) {
-    if (other.time_ns > root.time_ns && (next_ns == 0 || other.time_ns < next_ns)) next_ns = other.time_ns;
+    if (!other.after_stop && other.time_ns > root.time_ns && (next_ns == 0 || other.time_ns < next_ns))
+      next_ns = other.time_ns;
   }
   std::string text = describe(root, next_ns, num_nodes_);
   if (!restarts_.refusal().empty()) text += "\n  " + restarts_.refusal();
   finish({root.program_code(), text, error_file_text(root, text)});
 }
 
+// `root`: a failure that a restart would have followed.
+void Coordinator::finish_stopped(const Failure* root) {
+  const std::string text = root == nullptr ? ""
+                                           : fmt::format("{}\n  not restarted: {}",
+                                                         describe(*root, 0, num_nodes_), interrupted_->what);
+  finish({stop_code(interrupted_->signal, num_preempted_ > 0), text, ""});
+}
+
 void Coordinator::finish(const Finish& finish) {
   state_ = State::kOver;
   timers_.fill(kNever);
   send_all(finish);
+  for (const auto& [id, join] : duplicates_) refuse(id, "the job is over", true);
   for (const auto& [id, member] : members_) hooks_.drop(id);
 }
 

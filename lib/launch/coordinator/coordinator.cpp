@@ -18,6 +18,7 @@ namespace trainer::launch {
 namespace {
 
 constexpr double kProbeS = 15;
+constexpr double kRemindS = 60;
 
 }  // namespace
 
@@ -52,30 +53,50 @@ void Coordinator::note(const std::string& text) {
   send_all(Note{text});
 }
 
+void Coordinator::refuse(int64_t id, const std::string& reason, bool is_final) {
+  hooks_.send(id, Refused{reason, is_final});
+  hooks_.drop(id);
+  if (reason != last_refusal_) note("refused: " + reason);  // it may try again and again
+  last_refusal_ = reason;
+}
+
+// Those who want the node rank of `holder`, which is alive.
+void Coordinator::refuse_duplicates(const Member& holder) {
+  std::erase_if(duplicates_, [&](const auto& duplicate) {
+    const auto& [id, join] = duplicate;
+    if (join.node_rank != holder.join.node_rank) return false;
+    refuse(id,
+           fmt::format("node rank {} is taken by {} (pid {}); this one is {} (pid {})", join.node_rank,
+                       holder.join.host, holder.join.pid, join.host, join.pid),
+           true);
+    return true;
+  });
+}
+
 void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
-  const auto refuse = [&](bool final, const std::string& reason) {
-    hooks_.send(id, Refused{reason, final});
-    hooks_.drop(id);
-    if (reason != last_refusal_) note("refused: " + reason);  // it may try again and again
-    last_refusal_ = reason;
-  };
   const Member* own = members_.contains(0) ? &members_.at(0) : nullptr;
-  if (state_ == State::kOver) return refuse(true, "the job is over");
+  if (state_ == State::kOver) return refuse(id, "the job is over", true);
   if (own != nullptr && own->join.version != join.version)
-    return refuse(true, fmt::format("{} runs trainer {}, {} runs {}; all nodes need the same version",
-                                    join.host, join.version, own->join.host, own->join.version));
+    return refuse(id,
+                  fmt::format("{} runs trainer {}, {} runs {}; all nodes need the same version", join.host,
+                              join.version, own->join.host, own->join.version),
+                  true);
   if (own != nullptr && own->join.spec_hash != join.spec_hash)
     return refuse(
-        true,
+        id,
         fmt::format("{} has another job than {}: got {}; expected {}; its job file, --set or flags differ",
-                    join.host, own->join.host, join.spec_hash, own->join.spec_hash));
+                    join.host, own->join.host, join.spec_hash, own->join.spec_hash),
+        true);
   if (!is_elastic()) {
     if (join.node_rank < 0 || join.node_rank >= plan_.max_nodes)
-      return refuse(true, fmt::format("{} is node {}; expected --node-rank 0 to {}", join.host,
-                                      join.node_rank, plan_.max_nodes - 1));
+      return refuse(id,
+                    fmt::format("{} is node {}; expected --node-rank 0 to {}", join.host, join.node_rank,
+                                plan_.max_nodes - 1),
+                    true);
     for (const auto& [other, member] : members_) {
-      if (member.join.node_rank == join.node_rank)  // perhaps its earlier life, not yet known to be lost
-        return refuse(false, fmt::format("node rank {} is taken by {}", join.node_rank, member.join.host));
+      if (member.join.node_rank != join.node_rank) continue;
+      duplicates_[id] = join;
+      return other == 0 ? refuse_duplicates(member) : hooks_.send(other, AskAlive{});
     }
   }
   Member& member = members_[id];
@@ -102,14 +123,26 @@ void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
 }
 
 void Coordinator::lose(int64_t id, const std::string& reason, int64_t now_ns) {
+  if (duplicates_.erase(id) > 0 || !members_.contains(id)) return;
+  const int64_t rank = members_.at(id).join.node_rank;
+  remove(id, reason, now_ns);
+  const auto heir = std::find_if(duplicates_.begin(), duplicates_.end(),
+                                 [&](const auto& duplicate) { return duplicate.second.node_rank == rank; });
+  if (heir == duplicates_.end()) return;
+  const auto [heir_id, join] = *heir;
+  duplicates_.erase(heir);
+  this->join(heir_id, join, now_ns);
+}
+
+void Coordinator::remove(int64_t id, const std::string& reason, int64_t now_ns) {
   const auto found = members_.find(id);
-  if (found == members_.end()) return;
   const Member member = found->second;
   const std::string name = name_of(id);
   members_.erase(found);
   if (state_ == State::kOver) return;
   if (hang_ && hang_->forget(id)) choose_suspects(now_ns);
   if (!member.in_attempt) {
+    note(fmt::format("{} is lost: {}", name, reason));
     if (state_ == State::kProbing) gather(now_ns);
     if (state_ == State::kGathering) try_begin(now_ns);
     return;
@@ -144,7 +177,19 @@ void Coordinator::gather(int64_t now_ns) {
   state_ = State::kGathering;
   timers_.fill(kNever);
   set(kJoinTimer, now_ns + to_ns(plan_.join_timeout_s));
+  set(kRemind, attempt_ < 0 ? now_ns + to_ns(kRemindS) : kNever);  // at first the agent has said so
   try_begin(now_ns);
+}
+
+void Coordinator::remind(int64_t now_ns) {
+  set(kRemind, now_ns + to_ns(kRemindS));
+  const auto present = static_cast<int64_t>(members_.size());
+  if (present >= plan_.min_nodes) return;
+  const std::string ranks = missing_ranks();
+  note(fmt::format("{} of {} nodes are here; waiting for {}, at most {:.0f} s more (launch.join_timeout_s)",
+                   present, plan_.min_nodes,
+                   ranks.empty() ? fmt::format("{} more", plan_.min_nodes - present) : "node rank" + ranks,
+                   1e-9 * static_cast<double>(timers_[kJoinTimer] - now_ns)));
 }
 
 void Coordinator::try_begin(int64_t now_ns) {
@@ -152,6 +197,7 @@ void Coordinator::try_begin(int64_t now_ns) {
   if (present >= plan_.max_nodes) return begin(now_ns);
   if (present < plan_.min_nodes) {
     set(kLastCall, kNever);
+    if (timers_[kRemind] == kNever) remind(now_ns);
     return;
   }
   // A restart with the same nodes need not wait for more.
@@ -231,23 +277,38 @@ void Coordinator::on_probed(int64_t id, const Probed& probed) {
   if (std::all_of(members_.begin(), members_.end(), [](const auto& m) { return m.second.probed; })) start();
 }
 
-void Coordinator::fail_to_gather() {
-  std::string missing, here;
-  if (!is_elastic()) {
-    for (int64_t rank = 0; rank < plan_.max_nodes; ++rank) {
-      const bool present = std::any_of(members_.begin(), members_.end(),
-                                       [&](const auto& m) { return m.second.join.node_rank == rank; });
-      if (!present) missing += fmt::format("{}{}", missing.empty() ? "; missing: node rank " : ", ", rank);
-    }
+std::string Coordinator::missing_ranks() const {
+  std::string missing;
+  for (int64_t rank = 0; rank < plan_.max_nodes && !is_elastic(); ++rank) {
+    const bool present = std::any_of(members_.begin(), members_.end(),
+                                     [&](const auto& m) { return m.second.join.node_rank == rank; });
+    if (!present) missing += fmt::format("{}{}", missing.empty() ? " " : ", ", rank);
   }
+  return missing;
+}
+
+void Coordinator::fail_to_gather() {
+  const std::string missing = missing_ranks();
+  std::string here;
   for (const auto& [id, member] : members_)
     here += fmt::format("{}{}", here.empty() ? "" : ", ", member.join.host);
   const std::string advice = last_refusal_.empty() ? "hint: is trainer started on all nodes, with the same "
                                                      "endpoint, and does a firewall let them through?"
                                                    : "refused: " + last_refusal_;
+  if (last_failure_) {
+    const std::string who =
+        missing.empty() ? fmt::format("only {} of {} nodes were here", members_.size(), plan_.min_nodes)
+                        : fmt::format("node rank{} did not come back", missing);
+    std::string text = describe(*last_failure_, 0, num_nodes_) +
+                       fmt::format("\n  {}: {} within {} s (launch.join_timeout_s)\n  here: {}",
+                                   after_failure_, who, plan_.join_timeout_s, here);
+    if (!last_refusal_.empty()) text += "\n  " + advice;
+    return finish({last_failure_->program_code(), text, error_file_text(*last_failure_, text)});
+  }
   finish({static_cast<int>(ExitCode::kDistributed),
           fmt::format("FAILED  {} of {} nodes came within {} s (launch.join_timeout_s){}\n  here: {}\n  {}",
-                      members_.size(), plan_.min_nodes, plan_.join_timeout_s, missing, here, advice),
+                      members_.size(), plan_.min_nodes, plan_.join_timeout_s,
+                      missing.empty() ? "" : "; missing: node rank" + missing, here, advice),
           ""});
 }
 
@@ -258,6 +319,9 @@ void Coordinator::on_time(int64_t now_ns) {
     switch (static_cast<Timer>(i)) {
       case kJoinTimer:
         fail_to_gather();
+        break;
+      case kRemind:
+        remind(now_ns);
         break;
       case kLastCall:
         begin(now_ns);

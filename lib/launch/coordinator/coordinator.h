@@ -47,7 +47,7 @@ class Coordinator {
 
  private:
   enum class State { kGathering, kProbing, kRunning, kStopping, kOver };
-  enum Timer { kJoinTimer, kLastCall, kProbeTimer, kSettle, kHangTimer, kStopTimer, kNumTimers };
+  enum Timer { kJoinTimer, kRemind, kLastCall, kProbeTimer, kSettle, kHangTimer, kStopTimer, kNumTimers };
 
   struct Member {
     Join join;
@@ -67,11 +67,18 @@ class Coordinator {
   std::vector<int64_t> order() const;  // of the members to start, at most max_nodes
   std::string name_of(int64_t member) const;
 
+  void refuse(int64_t id, const std::string& reason, bool is_final);
+  void refuse_duplicates(const Member& holder);
+  void remove(int64_t id, const std::string& reason, int64_t now_ns);
+
   void gather(int64_t now_ns);
   void try_begin(int64_t now_ns);
   void begin(int64_t now_ns);
   void probe(const std::vector<int64_t>& members, int64_t now_ns);
   void on_probed(int64_t member, const Probed& probed);
+  // What a job waits for that has too few nodes, now and then.
+  void remind(int64_t now_ns);
+  std::string missing_ranks() const;  // " 1, 2"; empty when any node will do
   void fail_to_gather();
   void start();
   void on_exited(int64_t member, const Exited& exited, int64_t now_ns);
@@ -95,6 +102,7 @@ class Coordinator {
   void decide(int64_t now_ns);
   void finish(const Finish& finish);
   void finish_failed(const Failure& root);
+  void finish_stopped(const Failure* root);
   void note(const std::string& text);  // to all nodes' consoles
   void send_all(const Message& message);
   void set(Timer timer, int64_t time_ns) { timers_[timer] = time_ns; }
@@ -108,10 +116,15 @@ class Coordinator {
   int64_t attempt_ = -1;   // of the workers that run or ran last
   int64_t num_nodes_ = 0;  // of that attempt
   std::vector<Failure> failures_;
+  // Why the last attempt ended, and what was to follow, until the next begins.
+  std::optional<Failure> last_failure_;
+  std::string after_failure_;
   std::optional<Leave> interrupted_;  // the whole job was told to stop
   bool rescaling_ = false;            // the attempt ends because nodes come or go
   int64_t request_id_ = 0;
   bool request_stops_ = false;
+  // Who wants a node rank that another has, by its earlier life perhaps, until that one answers or is known to be lost.
+  std::map<int64_t, Join> duplicates_;
   std::string last_refusal_;
   std::optional<HangInquiry> hang_;
   std::string hang_log_;  // of the first suspect

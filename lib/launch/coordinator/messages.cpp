@@ -49,13 +49,21 @@ static void to_json(json& j, const Accepted&) {
   j = json::object();
 }
 static void from_json(const json&, Accepted&) {}
+static void to_json(json& j, const Alive&) {
+  j = json::object();
+}
+static void from_json(const json&, Alive&) {}
+static void to_json(json& j, const AskAlive&) {
+  j = json::object();
+}
+static void from_json(const json&, AskAlive&) {}
 
 namespace {
 
 constexpr std::array<const char*, std::variant_size_v<Message>> kNames = {
-    "join",   "exited", "ended",  "leave",      "ask_save",   "raised", "stalled",
-    "status", "stacks", "probed", "refused",    "accepted",   "probe",  "start",
-    "stop",   "raise",  "go",     "ask_status", "ask_stacks", "note",   "finish"};
+    "join",   "exited", "ended",      "leave",      "ask_save",  "raised", "stalled", "status",
+    "stacks", "alive",  "probed",     "refused",    "accepted",  "probe",  "start",   "stop",
+    "raise",  "go",     "ask_status", "ask_stacks", "ask_alive", "note",   "finish"};
 
 template <size_t I = 0>
 Message decode_as(size_t index, const json& value) {

@@ -81,7 +81,8 @@ struct Stacks {  // answer to AskStacks
   std::string text;
   std::string log;  // path of its standard error's
 };
-struct Probed {  // answer to Probe: empty when the node reaches all peers
+struct Alive {};  // answer to AskAlive
+struct Probed {   // answer to Probe: empty when the node reaches all peers
   std::vector<std::string> problems;
 };
 
@@ -121,7 +122,8 @@ struct AskStacks {
   int64_t attempt = 0;
   int64_t rank = 0;
 };
-struct Note {  // for the node's console
+struct AskAlive {};  // another node wants to be what this one is
+struct Note {        // for the node's console
   std::string text;
 };
 struct Finish {
@@ -131,8 +133,8 @@ struct Finish {
 };
 
 using Message =
-    std::variant<Join, Exited, Ended, Leave, AskSave, Raised, Stalled, Status, Stacks, Probed, Refused,
-                 Accepted, Probe, Start, Stop, Raise, Go, AskStatus, AskStacks, Note, Finish>;
+    std::variant<Join, Exited, Ended, Leave, AskSave, Raised, Stalled, Status, Stacks, Alive, Probed, Refused,
+                 Accepted, Probe, Start, Stop, Raise, Go, AskStatus, AskStacks, AskAlive, Note, Finish>;
 
 std::string encode(const Message& message);
 // Throws DistributedError when it is not one.

@@ -177,8 +177,8 @@ TEST_CASE("a failed worker's exit code is the program's, the others are stopped,
           "[ $RANK = 1 ] && exit 3; sleep 100");
   REQUIRE(driver.wait() == 3);
   CHECK(all_dead(driver.pids(3)));
-  CHECK_THAT(driver.err(), Contains("FAILED  node 0 rank 1 (pid ") && Contains("), exit code 3, ") &&
-                               Contains(" before the others\n  | trouble 1\n"));
+  CHECK_THAT(driver.err(),
+             Contains("FAILED  node 0 rank 1 (pid ") && Contains("), exit code 3\n  | trouble 1\n"));
   CHECK_THAT(driver.err(), EndsWith("\n  log: logs/attempt_0/1/stderr.log\n"));
 }
 
@@ -277,6 +277,21 @@ TEST_CASE("a second Ctrl-C kills at once") {
   REQUIRE(eventually([&] { return driver.err().find("again to kill") != std::string::npos; }));
   ::kill(driver.pid, SIGINT);
   CHECK(driver.wait() == 130);
+}
+
+TEST_CASE(
+    "a stop that comes while a failed attempt's workers are stopped ends the job, in place of its restart") {
+  Driver driver("nproc=2 restarts=5",
+                "trap 'touch told; while [ ! -e go ]; do sleep 0.01; done; exit 3' TERM; " + kReady +
+                    "[ $RANK = 1 ] && while [ ! -e ready.0 ]; do sleep 0.01; done && exit 4; "
+                    "while :; do sleep 0.01; done");
+  REQUIRE(eventually([&] { return fs::exists(driver.dir.path / "told"); }));
+  ::kill(driver.pid, SIGTERM);
+  REQUIRE(eventually([&] { return driver.err().find("SIGTERM: ") != std::string::npos; }));
+  std::ofstream(driver.dir.path / "go");
+  CHECK(driver.wait() == 128 + SIGTERM);
+  CHECK_THAT(driver.err(), Contains("FAILED  node 0 rank 1 (pid ") && Contains("exit code 4") &&
+                               EndsWith("\n  not restarted: SIGTERM\n"));
 }
 
 TEST_CASE("no worker outlives an agent that is killed") {

@@ -9,6 +9,7 @@
 
 using namespace trainer::launch;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 
 namespace {
@@ -161,8 +162,8 @@ TEST_CASE("who does not fit is refused, and told why") {
   job.join(1, 5);
   CHECK(job.last<Refused>(1)->reason == "h1 is node 5; expected --node-rank 0 to 1");
   job.join(2, 0);
-  CHECK(job.last<Refused>(2)->reason == "node rank 0 is taken by h0");
-  CHECK_FALSE(job.last<Refused>(2)->final);  // its earlier life, perhaps
+  CHECK(job.last<Refused>(2)->reason == "node rank 0 is taken by h0 (pid 0); this one is h2 (pid 0)");
+  CHECK(job.last<Refused>(2)->final);
   Join other;
   other.host = "x";
   other.node_rank = 1;
@@ -180,6 +181,34 @@ TEST_CASE("who does not fit is refused, and told why") {
   job.pass(601);
   CHECK_THAT(job.last<Finish>(0)->text,
              Contains("\n  refused: x has another job than h0") && !Contains("firewall"));
+}
+
+TEST_CASE(
+    "a second node of one rank is refused when the first is alive, and takes its place when it is lost") {
+  Job job(fixed(3));
+  job.join(0, 0);
+  job.join(1, 1);
+  job.join(2, 1);
+  job.join(3, 1);
+  CHECK(job.count<AskAlive>(1) == 2);
+  CHECK(job.count<Refused>(2) + job.count<Accepted>(2) == 0);
+  SECTION("alive") {
+    job.receive(1, Alive{});
+    CHECK(job.last<Refused>(2)->reason == "node rank 1 is taken by h1 (pid 0); this one is h2 (pid 0)");
+    CHECK(job.last<Refused>(2)->final);
+    CHECK(job.dropped == std::vector<int64_t>{2, 3});
+  }
+  SECTION("lost") {
+    job.coordinator->lose(3, "closed", job.now);  // nor is it waited for any more
+    job.coordinator->lose(1, "nothing heard from it", job.now);
+    CHECK(job.count<Accepted>(2) == 1);
+    job.join(4, 2);
+    CHECK(job.last<Start>(2)->assignment.node_rank == 1);
+  }
+  SECTION("neither, when the job ends") {
+    job.pass(601);
+    CHECK(job.last<Refused>(2)->reason == "the job is over");
+  }
 }
 
 TEST_CASE("the first failure in time is named on all nodes, whichever is heard of first") {
@@ -367,7 +396,67 @@ TEST_CASE("an elastic job goes on without a node that leaves, down to its minimu
   job.pass(599);
   CHECK(job.count<Finish>(0) == 0);
   job.pass(2);
-  CHECK_THAT(job.last<Finish>(0)->text, StartsWith("FAILED  1 of 2 nodes came within 600 s"));
+  CHECK_THAT(job.last<Finish>(0)->text,
+             StartsWith("FAILED  node 1 (host h2), lost\n  the connection to its agent") &&
+                 Contains("\n  1 of at least 2 nodes are left: only 1 of 2 nodes were here within 600 s "
+                          "(launch.join_timeout_s)\n  here: h0"));
+  CHECK_THAT(job.last<Finish>(0)->error_file, Contains("\"errorCode\":4"));
+  // What it waits for is said at once, and once a minute.
+  CHECK_THAT(
+      job.notes(0),
+      Contains("node 1 (host h2), lost; 1 of at least 2 nodes are left\n"
+               "1 of 2 nodes are here; waiting for 1 more, at most 600 s more (launch.join_timeout_s)\n"
+               "1 of 2 nodes are here; waiting for 1 more, at most 540 s more"));
+}
+
+TEST_CASE("a node of a fixed job that is lost and does not come back is the job's failure") {
+  WorkerPlan plan = fixed(2);
+  plan.max_restarts = 1;
+  plan.join_timeout_s = 3;
+  Job job(plan);
+  job.join(0, 0);
+  job.join(1, 1);
+  job.coordinator->lose(1, "closed by the peer", job.now);
+  job.end(0);
+  CHECK_THAT(job.notes(0),
+             Contains("restart 1 of 1\n1 of 2 nodes are here; waiting for node rank 1, at most 3 s"));
+  job.pass(4);
+  const Finish* finish = job.last<Finish>(0);
+  REQUIRE(finish != nullptr);
+  CHECK(finish->code == 4);
+  CHECK_THAT(
+      finish->text,
+      StartsWith("FAILED  node 1 (host h1), lost\n") &&
+          Contains("\n  restart 1 of 1: node rank 1 did not come back within 3 s (launch.join_timeout_s)"));
+  CHECK_THAT(finish->error_file, Contains("did not come back") && Contains("\"node\":1"));
+}
+
+TEST_CASE("a stop ends a failed attempt that a restart would have followed, with the stop's code") {
+  for (const auto& [leave, code] :
+       {std::pair(Leave{"SIGTERM", SIGTERM, false}, 143), std::pair(Leave{"SIGINT", SIGINT, true}, 130),
+        std::pair(Leave{"launch.preempt_file /spot", 0, false}, 75)}) {
+    WorkerPlan plan = fixed(1);
+    plan.max_restarts = 5;
+    Job job(plan);
+    job.join(0, 0);
+    job.fail(0, 1, 7, job.now);
+    REQUIRE(job.count<Stop>(0) == 1);
+    job.receive(0, leave);
+    job.fail(0, 0, 3, job.now, true);
+    job.end(0);
+    CHECK(job.last<Finish>(0)->code == code);
+    CHECK_THAT(job.last<Finish>(0)->text, StartsWith("FAILED  node 0 rank 1 (") && Contains("exit code 7") &&
+                                              !Contains("before the others") &&
+                                              EndsWith("\n  not restarted: " + leave.what));
+    CHECK(job.last<Finish>(0)->error_file.empty());
+  }
+  // With no restart to come the failure is what ended the job.
+  Job job(fixed(1));
+  job.join(0, 0);
+  job.fail(0, 1, 7, job.now);
+  job.receive(0, Leave{"SIGTERM", SIGTERM, false});
+  job.end(0);
+  CHECK(job.last<Finish>(0)->code == 7);
 }
 
 TEST_CASE("the coordinator's node leaves a job that can meet elsewhere, and ends one that can not") {
