@@ -337,6 +337,7 @@ void Coordinator::decide(int64_t now_ns) {
   for (const int64_t id : leaving) let_go(id);
   if (state_ == State::kOver) return;  // the coordinator's own node has left
   for (auto& [id, member] : members_) member.in_attempt = false;
+  last_refusal_.clear();
   gather(now_ns);
 }
 
