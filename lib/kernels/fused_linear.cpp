@@ -85,7 +85,11 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       GemmParams<T> params{};
       params.m = rows, params.n = k, params.k = n;
       params.a = data<T>(g), params.lda = n;
-      params.c = mutable_data<T>(result[0]);
+      if constexpr (sizeof(T) == sizeof(float)) {
+        params.c_float = mutable_data<float>(result[0]), params.ldc = k;
+      } else {
+        params.c = mutable_data<T>(result[0]);
+      }
       dx.emplace(params, kPanels);
     }
     const int64_t strips = needs_parameters ? ceil_div(n, kernels.strip_rows) : 0;

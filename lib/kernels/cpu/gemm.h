@@ -48,10 +48,19 @@ static __attribute__((noinline)) void multiply_tile(const char* a, int64_t row_b
                                                     const float* b, int64_t steps, float* c, int64_t ldc,
                                                     bool accumulate) {
   Vec sums[rows][2];
+  // C's rows are reached one from the other: else all their addresses are computed (and spilled) at the start.
+  const auto next_row = [ldc](float* row) __attribute__((always_inline)) {
+    asm("" : "+r"(row));
+    return row + ldc;
+  };
+  float* row = c;
+  if (accumulate) {
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
-    sums[r][0] = accumulate ? load(c + r * ldc) : Vec{};
-    sums[r][1] = accumulate ? load(c + r * ldc + kLanes) : Vec{};
+    for (int r = 0; r < rows; ++r, row = next_row(row))
+      sums[r][0] = load(row), sums[r][1] = load(row + kLanes);
+  } else {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vec{};
   }
   // Addresses of three rows share a pointer: base + {0, 1, 2} * row_bytes.
   const char* groups[(rows + 2) / 3];
@@ -69,11 +78,9 @@ static __attribute__((noinline)) void multiply_tile(const char* a, int64_t row_b
 #pragma GCC unroll 16
     for (int g = 0; g < (rows + 2) / 3; ++g) groups[g] += step_bytes;
   }
+  row = c;
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
-    store(c + r * ldc, sums[r][0]);
-    store(c + r * ldc + kLanes, sums[r][1]);
-  }
+  for (int r = 0; r < rows; ++r, row = next_row(row)) store(row, sums[r][0]), store(row + kLanes, sums[r][1]);
 }
 
 template <class Step>
