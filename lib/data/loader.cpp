@@ -31,11 +31,13 @@ LoaderOptions LoaderOptions::for_evaluation(const Job& job) {
   }
   options.batch.accumulation = 1;
   options.shuffle = false;
+  options.samples = evaluation.samples;
   return options;
 }
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
-    : dataset_(std::move(dataset)), options_(options) {
+    : dataset_(std::move(dataset)), options_(options), num_samples_(dataset_->size()) {
+  if (options_.samples > 0) num_samples_ = std::min(options_.samples, num_samples_);
   const int64_t budget = options_.batch.batch_tokens;
   if (budget == 0) return;
   lengths_ = dataset_->lengths(at::get_num_threads());
@@ -48,10 +50,16 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& opti
 }
 
 BatchPlan Loader::plan(int64_t epoch, int64_t position) const {
-  const Sampler order(dataset_->size(), options_.seed, epoch, options_.shuffle);
-  return {order, position, options_.batch, [this](int64_t sample) {
+  const Sampler order(num_samples_, options_.seed, epoch, options_.shuffle);
+  return {order, position, options_.batch, [this](int64_t i) {
+            const int64_t sample = this->sample(i);
             return lengths_.empty() ? dataset_->cost(sample) : lengths_[static_cast<size_t>(sample)];
           }};
+}
+
+int64_t Loader::sample(int64_t i) const {
+  if (num_samples_ == dataset_->size()) return i;
+  return static_cast<int64_t>(static_cast<__int128>(i) * dataset_->size() / num_samples_);
 }
 
 int64_t Loader::num_steps(int64_t epoch, int64_t position) const {
@@ -87,7 +95,10 @@ Prefetcher<MicroBatch>::Task Loader::make_task() {
     ++step_;
   }
   return [this, plan = plan_, epoch, step, micro] {
-    const std::vector<std::vector<int64_t>> shards = plan->shards(step);
+    std::vector<std::vector<int64_t>> shards = plan->shards(step);
+    for (std::vector<int64_t>& samples : shards) {
+      for (int64_t& i : samples) i = sample(i);
+    }
     const auto shard = static_cast<size_t>(micro * options_.batch.world + options_.rank);
     MicroBatch result;
     result.batch = dataset_->batch(shards[shard], options_.seed, epoch, options_.pin_memory);

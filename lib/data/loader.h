@@ -17,6 +17,7 @@ struct LoaderOptions {
   int64_t rank = 0;
   uint64_t seed = 0;
   bool shuffle = true;
+  int64_t samples = 0;      // that are used, spread evenly over the dataset; 0: all
   int64_t num_workers = 1;  // threads; 0: next() makes the batch itself
   int64_t prefetch = 4;     // micro-batches ahead
   bool pin_memory = false;
@@ -55,14 +56,17 @@ class Loader {
   int64_t total_steps(const spec::Train& train) const;
   // Throws what making the batch threw.
   MicroBatch next();
-  int64_t num_samples() const { return dataset_->size(); }
+  int64_t num_samples() const { return num_samples_; }
 
  private:
   BatchPlan plan(int64_t epoch, int64_t position) const;
+  // What sample i of those that are used is in the dataset.
+  int64_t sample(int64_t i) const;
   Prefetcher<MicroBatch>::Task make_task();
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;
+  int64_t num_samples_;
   std::vector<int32_t> lengths_;  // by tokens only
   // The place of the next task.
   int64_t epoch_ = 0, position_ = 0, step_ = 0, micro_ = 0;

@@ -105,6 +105,10 @@ void cut(const std::string& prefix, int64_t begin, int64_t end, std::span<const 
 class Preparation {
  public:
   explicit Preparation(const PrepareOptions& options) : options_(options) {
+    if (fs::path(options_.output).filename().empty()) {
+      fail<SpecError>("--output: got \"{}\"; expected what the files' names begin with, such as {}text",
+                      options_.output, options_.output);
+    }
     for (const std::string& input : options_.inputs) {
       const Source source = find_source(input, options_.format);
       if (source.is_tokens()) fail<DataError>("{}: has tokens already ({})", input, to_string(source.format));
@@ -167,7 +171,8 @@ class Preparation {
     const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
     const std::string stem = path.filename().string();
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(directory)) {
+    std::error_code ignored;  // a directory that cannot be read cannot be written either
+    for (const auto& entry : fs::directory_iterator(directory, ignored)) {
       std::string name = entry.path().filename().string();
       if (!name.starts_with(stem)) continue;
       std::string_view rest = std::string_view(name).substr(stem.size());
@@ -195,6 +200,9 @@ class Preparation {
   void find_earlier() {
     for (const fs::path& file : files_of(options_.output)) {
       if (file.string().ends_with(kPartial)) continue;
+      for (const std::string& input : source_.files) {
+        if (fs::equivalent(file, input)) fail<SpecError>("{}: is an input; expected another --output", input);
+      }
       if (!options_.force) {
         fail<SpecError>(
             "{}: exists; expected a new --output\nhint: --force replaces what an earlier run left",

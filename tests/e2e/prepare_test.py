@@ -212,6 +212,26 @@ class Prepare(unittest.TestCase):
         result = self.prepare(self.path / "empty.txt", "--output", self.path / "two", "--tokenizer", "byte", code=3)
         self.assertEqual(result.stderr, f"{self.path}/empty.txt: has no text\n")
 
+    def test_inputs_and_outputs_that_do_not_go_together_are_refused(self):
+        lines = self.jsonl()
+        (self.path / "a.txt").write_text("a")
+        (self.path / "sub.txt").mkdir()
+        def error(*arguments, output=self.path / "out", code=3):
+            return self.prepare(*arguments, "--output", output, "--tokenizer", "byte", "--force", code=code).stderr
+        self.assertEqual(error(self.path / "a.txt", lines),
+                         f"{self.path}/a.txt: is text, and {lines} is jsonl; expected files of one kind\n")
+        self.assertEqual(error(self.path / "*.txt"), f"{self.path}/sub.txt: is a directory; expected files\n")
+        self.assertEqual(error(lines, output=f"{self.path}/", code=2),
+                         f'--output: got "{self.path}/"; expected what the files\' names begin with, such as '
+                         f"{self.path}/text\n")
+        self.assertEqual(error(lines, output=self.path / "a.txt/out"),
+                         f"{self.path}/a.txt: cannot make: Not a directory\n")
+        as_json = lines.rename(self.path / "docs.json")
+        self.assertEqual(error(as_json, "--format", "jsonl", output=self.path / "docs", code=2),
+                         f"{as_json}: is an input; expected another --output\n")
+        self.assertTrue(as_json.exists())
+        self.assertIn("--validation-fraction", error(as_json, "--validation-fraction", "1", code=2))
+
     def test_pyarrow_of_another_place_or_none(self):
         pq.write_table(pa.table({"text": self.texts}), self.path / "docs.parquet")
         environment = os.environ | {"TRAINER_PYARROW": str(self.path)}

@@ -167,6 +167,25 @@ TEST_CASE("without shuffling, epochs are in the file's order") {
   }
 }
 
+TEST_CASE("some of the samples are spread evenly over the dataset") {
+  const TemporaryDirectory dir;
+  const auto data = dataset(dir, 61);
+  LoaderOptions options;
+  options.batch = {3, 0, 1, 1};
+  options.shuffle = false;
+  options.samples = 5;
+  Loader loader(data, options);
+  CHECK(loader.num_samples() == 5);
+  CHECK(loader.num_steps(0) == 2);
+  CHECK(loader.next().batch.samples == std::vector<int64_t>{0, 12, 24});
+  const MicroBatch last = loader.next();
+  CHECK(last.batch.samples == std::vector<int64_t>{36, 48});
+  CHECK(last.step_targets == 2);
+  CHECK(last.last_of_epoch);
+  options.samples = 100;
+  CHECK(Loader(data, options).num_samples() == 61);
+}
+
 TEST_CASE("each epoch has its own order") {
   const TemporaryDirectory dir;
   LoaderOptions options;
@@ -182,6 +201,7 @@ TEST_CASE("a loader's options are the job's") {
   job.spec.train.batch_tokens = 100;
   job.spec.train.gradient_accumulation = 3;
   job.spec.evaluation.batch_size = 32;
+  job.spec.evaluation.samples = 9;
   job.spec.job.seed = 7;
   job.world.rank = 1;
   job.world.size = 2;
@@ -196,6 +216,8 @@ TEST_CASE("a loader's options are the job's") {
   CHECK(evaluation.batch.batch_tokens == 0);
   CHECK(evaluation.batch.num_shards() == 2);
   CHECK_FALSE(evaluation.shuffle);
+  CHECK(evaluation.samples == 9);
+  CHECK(training.samples == 0);
   job.spec.evaluation.batch_size = 0;
   CHECK(LoaderOptions::for_evaluation(job).batch.batch_size == 8);
   CHECK(LoaderOptions::for_evaluation(job).batch.batch_tokens == 100);
