@@ -22,7 +22,8 @@ struct TextBatch {
   // -100 (language models)
   at::Tensor labels;
   std::vector<int32_t> seqlens;  // [B], on the host
-  std::vector<int64_t> samples;  // indices in the dataset; a sample has one sequence, or one for each document
+  std::vector<int64_t>
+      samples;  // indices in the dataset; a sample has one sequence, or one for each document
 
   int64_t num_samples() const { return static_cast<int64_t>(samples.size()); }
   int64_t num_sequences() const { return static_cast<int64_t>(seqlens.size()); }
