@@ -147,11 +147,11 @@ int launch_program(ProgramFlags flags) {
     plan.log_dir = make_log_directory(spec.log_dir, spec.run_id);
   }
   find_libtorch_for_workers();  // the store's
-  const int code = launch::run_agent(plan);
-  // Kept for who reads of a failure, of an attempt before the last one too.
+  const auto [code, has_shown_all] = launch::run_agent(plan);
+  // Kept for who reads of a failure, of an attempt before the last one too, or missed some of the output.
   std::error_code error;
-  if (temporary &&
-      (fs::is_empty(plan.log_dir, error) || (code == 0 && !fs::exists(plan.log_dir / "attempt_1", error))))
+  if (temporary && (fs::is_empty(plan.log_dir, error) ||
+                    (code == 0 && has_shown_all && !fs::exists(plan.log_dir / "attempt_1", error))))
     temporary->remove();
   return code;
 }

@@ -51,7 +51,7 @@ int run_as_agent(const JobFlags& flags) {
   find_libtorch_for_workers();
   plan.log_dir_is_shared = spec.launch.log_dir.empty() || !plan.log_to_files;
   if (!plan.log_dir_is_shared) plan.log_dir = make_log_directory(spec.launch.log_dir, spec.launch.run_id);
-  return launch::run_agent(plan);
+  return launch::run_agent(plan).code;
 }
 
 // Of nodes the command line tells agents alone, whoever started this process.

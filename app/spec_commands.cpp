@@ -58,7 +58,7 @@ void add_check(CLI::App& cli, std::function<int()>& command) {
         plan.preflight = plan.preflight_only = true;
         plan.output_dir = spec.job.output_dir.empty() ? "runs/" + spec.job.name : spec.job.output_dir;
         plan.log_dir = plan.output_dir / "logs";
-        return launch::run_agent(plan);
+        return launch::run_agent(plan).code;
       }
       return run_torch_command({"check", flags->job_path, flags->overrides, launch::planned_world(plan)});
     };

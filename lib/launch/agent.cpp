@@ -61,7 +61,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  int run();
+  AgentResult run();
 
  private:
   // A node of the job, by its connection; the coordinator's side.
@@ -109,7 +109,7 @@ class Agent {
   const WorkerPlan& plan_;
   const process::SignalMask signals_;
   EventLoop loop_;
-  Console console_;
+  Console console_{1, 2, plan_.log_dir.string()};
   OutputPump outputs_{loop_, console_};
   process::Guard guard_;
   process::Reaper reaper_;
@@ -154,7 +154,7 @@ Agent::Agent(const WorkerPlan& plan)
 
 Agent::~Agent() = default;
 
-int Agent::run() {
+AgentResult Agent::run() {
   if (plan_.max_nodes == 1 && plan_.endpoints.empty()) {
     set_up("", "", true);
     make_coordinator();
@@ -175,7 +175,7 @@ int Agent::run() {
   signals_.unblock();  // while somebody's pager is slow to read the rest, Ctrl-C works as anywhere
   // Waits for a slow reader, but not for ever where somebody waits for the exit code.
   console_.finish(num_signals_ > 0 ? 1000 : finish_->code != 0 ? kSlowReaderMs : -1);
-  return finish_->code;
+  return {finish_->code, console_.has_shown_all()};
 }
 
 // --- meeting the other nodes ---
@@ -506,7 +506,7 @@ void Agent::finish(const Finish& finish) {
 
 }  // namespace
 
-int run_agent(const WorkerPlan& plan) {
+AgentResult run_agent(const WorkerPlan& plan) {
   for (int fd = 0; fd <= 2; ++fd) {  // a pipe must not take the number of a closed standard stream
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }

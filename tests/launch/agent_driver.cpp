@@ -42,12 +42,13 @@ int main(int argc, char** argv) {
     if (key == "port") plan.endpoints = {{"127.0.0.1", std::stoll(value)}};
     if (key == "stop_signal") plan.stop_signals.push_back(std::stoi(value));
     if (key == "cores") plan.cores = std::stoll(value);
+    if (key == "log_to_files") plan.log_to_files = value != "0";
     if (key == "log_dir") plan.log_dir = value;
     if (key.rfind("env.", 0) == 0) plan.env[key.substr(4)] = value;
   }
   plan.argv.assign(argv + (i < argc ? i + 1 : i), argv + argc);
   try {
-    return trainer::launch::run_agent(plan);
+    return trainer::launch::run_agent(plan).code;
   } catch (const trainer::Error& error) {
     std::fprintf(stderr, "%s: %s\n", error.kind(), error.what());
     return static_cast<int>(error.code());

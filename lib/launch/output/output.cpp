@@ -128,7 +128,7 @@ void WorkerOutput::show(std::string_view line, Console& console) {
     if (last_lines_.size() == kLastLines) last_lines_.pop_front();
     last_lines_.emplace_back(line.substr(0, kLastLineBytes));
   }
-  if (options_.shows_lines) console.line(options_.fd, options_.prefix, line);
+  if (options_.shows_lines) console.line(options_.fd, options_.prefix, line, is_logged());
   if (!filtered_.is_open()) return;
   const auto is_in = [&](const std::string& filter) { return line.find(filter) != std::string_view::npos; };
   if (!std::any_of(options_.filters.begin(), options_.filters.end(), is_in)) return;

@@ -37,6 +37,7 @@ class WorkerOutput {
 
   enum class Pumped { kMore, kNothingNow, kEnd };
 
+  bool is_logged() const { return !options_.log.empty(); }
   int pipe() const { return pipe_.get(); }
   void close() { pipe_.reset(); }
   // Takes what the pipe holds, at most about `max_bytes` (then kMore).

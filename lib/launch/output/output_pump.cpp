@@ -15,30 +15,47 @@ namespace {
 
 constexpr size_t kPumpBytes = 256 << 10;  // of one stream before the others have their turn
 
+constexpr double kPatienceS = 2;
+
 }  // namespace
 
-OutputPump::OutputPump(EventLoop& loop, Console& console)
-    : loop_(loop), console_(console), streams_(::epoll_create1(EPOLL_CLOEXEC)) {
-  loop_.add(streams_.get(), EPOLLIN, [this](uint32_t) { on_streams(); });
+OutputPump::OutputPump(EventLoop& loop, Console& console) : loop_(loop), console_(console) {
+  for (Streams* streams : {&logged_, &unlogged_}) {
+    streams->set = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+    read(*streams, true);
+  }
 }
 
 OutputPump::~OutputPump() {
-  loop_.remove(streams_.get());
-  if (blocked_fd_ >= 0) loop_.remove(blocked_fd_);
+  loop_.cancel(patience_);
+  for (Streams* streams : {&logged_, &unlogged_}) read(*streams, false);
+  for (const int fd : blocked_fds_) {
+    if (fd >= 0) loop_.remove(fd);
+  }
+}
+
+void OutputPump::read(Streams& streams, bool reads) {
+  if (reads == streams.is_read) return;
+  streams.is_read = reads;
+  if (reads) {
+    loop_.add(streams.set.get(), EPOLLIN, [this, &streams](uint32_t) { on_streams(streams); });
+  } else {
+    loop_.remove(streams.set.get());
+  }
 }
 
 void OutputPump::watch(WorkerOutput& output) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = &output;
-  if (::epoll_ctl(streams_.get(), EPOLL_CTL_ADD, output.pipe(), &event) != 0)
+  if (::epoll_ctl(streams_of(output).set.get(), EPOLL_CTL_ADD, output.pipe(), &event) != 0)
     fail<SpecError>("launch: cannot watch a worker's output: {}", std::strerror(errno));
 }
 
 // Before closing: closing alone leaves a descriptor in the epoll set while a child between vfork and exec has
 // a copy.
 void OutputPump::forget(WorkerOutput& output) {
-  if (output.pipe() >= 0) ::epoll_ctl(streams_.get(), EPOLL_CTL_DEL, output.pipe(), nullptr);
+  if (output.pipe() >= 0) ::epoll_ctl(streams_of(output).set.get(), EPOLL_CTL_DEL, output.pipe(), nullptr);
 }
 
 void OutputPump::drain(WorkerOutput& output) {
@@ -47,18 +64,28 @@ void OutputPump::drain(WorkerOutput& output) {
 }
 
 void OutputPump::flush() {
-  const int blocked = console_.flush() ? -1 : console_.blocked_fd();
-  if (blocked == blocked_fd_) return;
-  if (blocked_fd_ >= 0) loop_.remove(blocked_fd_);
-  if (blocked >= 0) loop_.add(blocked, EPOLLOUT, [](uint32_t) {});  // the next flush writes
-  if (blocked >= 0 && blocked_fd_ < 0) loop_.remove(streams_.get());
-  if (blocked < 0) loop_.add(streams_.get(), EPOLLIN, [this](uint32_t) { on_streams(); });
-  blocked_fd_ = blocked;
+  console_.flush();
+  const std::array<int, 2> blocked = console_.blocked_fds();
+  for (size_t i = 0; i < blocked.size(); ++i) {
+    if (blocked[i] == blocked_fds_[i]) continue;
+    if (blocked_fds_[i] >= 0) loop_.remove(blocked_fds_[i]);
+    if (blocked[i] >= 0) loop_.add(blocked[i], EPOLLOUT, [](uint32_t) {});  // the next flush writes
+    blocked_fds_[i] = blocked[i];
+  }
+  const bool is_full = console_.is_full(true);
+  read(logged_, !is_full);
+  read(unlogged_, !console_.is_full(false));
+  if (!is_full || patience_ != 0) return;
+  console_.begin_patience();
+  patience_ = loop_.after(kPatienceS, [this] {
+    patience_ = 0;
+    console_.end_patience();
+  });
 }
 
-void OutputPump::on_streams() {
+void OutputPump::on_streams(const Streams& streams) {
   std::array<epoll_event, 64> events;
-  const int n = ::epoll_wait(streams_.get(), events.data(), static_cast<int>(events.size()), 0);
+  const int n = ::epoll_wait(streams.set.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < n; ++i) {
     WorkerOutput& output = *static_cast<WorkerOutput*>(events[static_cast<size_t>(i)].data.ptr);
     if (output.pump(console_, kPumpBytes) != WorkerOutput::Pumped::kEnd) continue;

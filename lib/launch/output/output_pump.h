@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "core/descriptor.h"
 #include "core/event_loop.h"
 #include "launch/output/console.h"
@@ -7,8 +9,9 @@
 
 namespace trainer::launch {
 
-// Moves the workers' output to the console and their logs. While the reader of the console is behind, nothing
-// more is read from the workers, who wait in their turn; deaths and signals are still seen.
+// Moves the workers' output to the console and their logs. While the console is full nothing more is read from the
+// workers, who wait in their turn; deaths and signals are still seen. A reader that has stalled holds up for seconds at
+// most those whose output is logged.
 class OutputPump {
  public:
   OutputPump(EventLoop& loop, Console& console);
@@ -27,12 +30,20 @@ class OutputPump {
   Console& console() { return console_; }
 
  private:
-  void on_streams();
+  // An epoll set of its own, so that all of it can be left aside.
+  struct Streams {
+    Descriptor set;
+    bool is_read = false;
+  };
+  Streams& streams_of(const WorkerOutput& output) { return output.is_logged() ? logged_ : unlogged_; }
+  void read(Streams& streams, bool reads);
+  void on_streams(const Streams& streams);
 
   EventLoop& loop_;
   Console& console_;
-  Descriptor streams_;   // an epoll set of its own, so that all of it can be left aside
-  int blocked_fd_ = -1;  // the console's, when its reader is behind
+  Streams logged_, unlogged_;
+  std::array<int, 2> blocked_fds_{-1, -1};  // the console's, when their reader is behind
+  EventLoop::TimerId patience_ = 0;
 };
 
 }  // namespace trainer::launch

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
@@ -393,15 +394,49 @@ TEST_CASE("a line of a megabyte stays one line") {
   for (std::string line; std::getline(in, line);) CHECK(line.size() == 1'000'006);
 }
 
-TEST_CASE("when nobody reads the output the workers wait, and the agent can still be stopped") {
-  // A FIFO opened for reading and writing by the agent itself: it fills up.
+TEST_CASE(
+    "a console's reader that stalls holds up neither workers nor their logs, and is told what it missed") {
   TemporaryDirectory dir;
   const std::string fifo = (dir.path / "fifo").string();
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-  Driver driver("nproc=2", "yes & " + kReady + "wait", fifo);
-  REQUIRE(driver.ready(2));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  CHECK(fs::file_size(driver.dir.path / "logs/attempt_0/0/stdout.log") < 10 << 20);
+  const trainer::Descriptor reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  Driver driver("nproc=2",
+                "yes 0123456789012345678901234567890123456789012345678 | head -n 200000; " + kReady +
+                    "while [ ! -e go ]; do sleep 0.01; done; echo the end",
+                fifo);
+  REQUIRE(driver.ready(2));  // they have written all
+  for (const char* rank : {"0", "1"})
+    CHECK(fs::file_size(driver.dir.path / "logs/attempt_0" / rank / "stdout.log") == 10'000'000);
+  std::string text;
+  const auto read_until = [&](const std::string& words) {
+    std::array<char, 65536> buffer;
+    return eventually([&] {
+      for (ssize_t n; (n = ::read(reader.get(), buffer.data(), buffer.size())) > 0;)
+        text.append(buffer.data(), static_cast<size_t>(n));
+      return text.find(words) != std::string::npos;
+    });
+  };
+  REQUIRE(read_until(" lines are not shown here: nobody read on; the logs are in logs]\n"));
+  CHECK(text.size() < 10'000'000);
+  std::ofstream(driver.dir.path / "go");
+  CHECK(read_until("the end\n"));
+  CHECK(driver.wait() == 0);
+}
+
+TEST_CASE(
+    "when nobody reads the output and no file takes it the workers wait, and the agent can still be "
+    "stopped") {
+  TemporaryDirectory dir;
+  const std::string fifo = (dir.path / "fifo").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  const trainer::Descriptor reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  Driver driver("log_to_files=0",
+                "head -c 8000000 /dev/zero | tr '\\0' '\\n' | tee written & " + kReady + "wait; touch passed",
+                fifo);
+  REQUIRE(driver.ready(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // longer than logged output would wait
+  CHECK_FALSE(fs::exists(driver.dir.path / "passed"));
+  CHECK(fs::file_size(driver.dir.path / "written") < 6'000'000);
   ::kill(driver.pid, SIGTERM);
   CHECK(driver.wait() == 128 + SIGTERM);
 }

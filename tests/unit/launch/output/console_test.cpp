@@ -69,11 +69,63 @@ TEST_CASE("a slow reader blocks nothing and loses nothing") {
   const std::string line(9999, 'x');
   for (int i = 0; i < 100; ++i) console.line(1, "", line);
   CHECK_FALSE(console.flush());
-  CHECK(console.blocked_fd() == out.write.get());
+  CHECK(console.blocked_fds()[1] == out.write.get());
   std::string text;
   for (int i = 0; i < 1000 && !console.flush(); ++i) text += read_all(out.read);
   text += read_all(out.read);
   CHECK(text.size() == 1'000'000);
+}
+
+TEST_CASE("a reader that stalls misses logged lines only, once enough is kept for it, and is told how many") {
+  Pipe out, err;
+  Console console(out.write.get(), err.write.get(), "the/logs");
+  const std::string line(9999, 'x');
+  const auto write_lines = [&](int n) {
+    for (int i = 0; i < n; ++i) console.line(1, "", line, true);
+  };
+  write_lines(400);
+  console.flush();
+  console.begin_patience();
+  console.end_patience();
+  CHECK_FALSE(console.is_full(false));  // there is room
+  write_lines(100);
+  console.flush();
+  CHECK(console.is_full(true));
+  console.begin_patience();
+  size_t read = 0;
+  const auto read_on = [&] {
+    const std::string text = read_all(out.read);
+    read += text.size();
+    console.flush();
+    return text;
+  };
+  read_on();
+  read_on();
+  console.end_patience();
+  CHECK(console.is_full(true));  // it reads
+  console.begin_patience();
+  console.end_patience();
+  CHECK_FALSE(console.is_full(true));
+  CHECK(console.is_full(false));  // who has no log still waits
+  CHECK(console.has_shown_all());
+  write_lines(7);
+  CHECK_FALSE(console.has_shown_all());
+  console.line(1, "", "from nowhere else");
+  console.line(2, "", "another stream", true);
+  console.flush();
+  CHECK(read_all(err.read) == "another stream\n");
+  std::string last;
+  for (int i = 0; i < 1000 && console.blocked_fds()[0] >= 0; ++i) last += read_on();
+  last += read_on();
+  CHECK_THAT(
+      last,
+      Catch::Matchers::EndsWith(
+          "x\nfrom nowhere else\n[7 lines are not shown here: nobody read on; the logs are in the/logs]\n"));
+  CHECK(read == 5'000'000 + 18 + 71);
+  CHECK_FALSE(console.is_full(false));
+  console.line(1, "", "again", true);
+  console.flush();
+  CHECK(read_all(out.read) == "again\n");
 }
 
 TEST_CASE("finish waits for a reader no longer than it is told") {
