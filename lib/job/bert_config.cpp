@@ -1,10 +1,7 @@
 #include "job/bert_config.h"
 
-#include <nlohmann/json.hpp>
-#include <vector>
-
 #include "core/error.h"
-#include "core/file.h"
+#include "job/config_reader.h"
 #include "job/faults.h"
 
 // C channels (hidden size), I intermediate size, L layers.
@@ -12,80 +9,20 @@
 namespace trainer {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-// Far beyond use; they keep products of sizes, in bytes, within 64 bits.
-constexpr int64_t kMostLayers = 10'000, kMostChannels = 1'000'000, kMostRows = 100'000'000;
-
-// Reads keys of config.json and collects every fault.
-class Reader {
- public:
-  explicit Reader(const Json& json) : json_(json) {}
-
-  void integer(const char* key, int64_t& value, int64_t min, int64_t max) {
-    if (!present(key)) return;
-    const Json& got = json_[key];
-    if (got.is_number_integer() && got >= min && got <= max) {
-      value = got.get<int64_t>();
-    } else {
-      fault(key, fmt::format("an integer from {} to {}", min, max));
-    }
-  }
-  // In [0, below).
-  void number(const char* key, double& value, double below) {
-    if (!present(key)) return;
-    const Json& got = json_[key];
-    if (got.is_number() && got >= 0.0 && got < below) {
-      value = got.get<double>();
-    } else {
-      fault(key, fmt::format("a number in [0, {})", below));
-    }
-  }
-  // A key that must have the one value that is supported, when it is there.
-  void only(const char* key, const Json& supported) {
-    if (present(key) && json_[key] != supported) fault(key, supported.dump() + " (others are not supported)");
-  }
-  void activation(Activation& value) {
-    if (!present("hidden_act")) return;
-    const Json& got = json_["hidden_act"];
-    if (got == "gelu") {
-      value = Activation::kGelu;
-    } else if (got == "gelu_new" || got == "gelu_pytorch_tanh" || got == "gelu_fast") {
-      value = Activation::kGeluTanh;
-    } else if (got == "relu") {
-      value = Activation::kRelu;
-    } else {
-      fault("hidden_act", "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh or relu");
-    }
-  }
-  bool present(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
-  void fault(const char* key, const std::string& expected) {
-    const std::string got = json_.contains(key) ? json_[key].dump() : "nothing";
-    faults_.push_back(fmt::format("{}: got {}; expected {}", key, got, expected));
-  }
-  const std::vector<std::string>& faults() const { return faults_; }
-
- private:
-  const Json& json_;
-  std::vector<std::string> faults_;
-};
+// Kept for backward, a token and layer: two fp32 residuals; in the compute type the inputs of the linear
+// layers (also of the output of attention), q, k, v, the outputs that dropout and norm read, and the MLP's
+// middle before and after GELU. Dropout keeps no masks, attention no probabilities.
+int64_t activation_bytes_per_token(const BertConfig& b, int64_t compute_bytes) {
+  const int64_t copies = compute_bytes < 4 ? 2 : 0;  // of the residuals, as inputs of linear layers
+  return 2 * 4 * b.hidden_size + compute_bytes * ((6 + copies) * b.hidden_size + 2 * b.intermediate_size);
+}
 
 }  // namespace
 
 BertConfig BertConfig::load(const std::filesystem::path& path) {
   BertConfig config;
-  Json json;
-  try {
-    config.json = read_file(path);
-    json = Json::parse(config.json);
-  } catch (const DataError& error) {
-    throw SpecError(error.what());
-  } catch (const Json::exception& error) {
-    fail<SpecError>("{}: not valid JSON: {}", path.string(), error.what());
-  }
-  if (!json.is_object()) fail<SpecError>("{}: is not a JSON object", path.string());
-
-  Reader reader(json);
+  ConfigReader reader(path);
+  config.json = reader.text();
   reader.only("model_type", "bert");
   if (!reader.present("model_type")) reader.fault("model_type", "\"bert\"");
   reader.only("position_embedding_type", "absolute");
@@ -96,7 +33,7 @@ BertConfig BertConfig::load(const std::filesystem::path& path) {
   reader.integer("num_hidden_layers", config.num_hidden_layers, 1, kMostLayers);
   reader.integer("num_attention_heads", config.num_attention_heads, 1, kMostChannels);
   reader.integer("intermediate_size", config.intermediate_size, 1, kMostChannels);
-  reader.activation(config.hidden_act);
+  reader.activation("hidden_act", config.hidden_act);
   reader.number("hidden_dropout_prob", config.hidden_dropout_prob, 1);
   reader.number("attention_probs_dropout_prob", config.attention_probs_dropout_prob, 1);
   if (reader.present("classifier_dropout")) {
@@ -106,19 +43,14 @@ BertConfig BertConfig::load(const std::filesystem::path& path) {
   reader.integer("type_vocab_size", config.type_vocab_size, 1, kMostRows);
   reader.number("initializer_range", config.initializer_range, 1);
   reader.number("layer_norm_eps", config.layer_norm_eps, 1);
-  if (json.contains("pad_token_id") && json["pad_token_id"].is_null()) config.pad_token_id = -1;
+  if (reader.is_null("pad_token_id")) config.pad_token_id = -1;
   reader.integer("pad_token_id", config.pad_token_id, 0, kMostRows);
   if (config.pad_token_id >= config.vocab_size) reader.fault("pad_token_id", "an id below vocab_size");
   if (config.hidden_size % config.num_attention_heads != 0) {
     reader.fault("hidden_size",
                  fmt::format("a multiple of num_attention_heads ({})", config.num_attention_heads));
   }
-  if (!reader.faults().empty()) {
-    std::string message;
-    for (const std::string& fault : reader.faults())
-      message += fmt::format("\n  {}: {}", path.string(), fault);
-    fail<SpecError>("the model's config is not one that can be trained{}", message);
-  }
+  reader.throw_if_any();
   return config;
 }
 
@@ -176,6 +108,22 @@ BertConfig load_bert_config(const Job& job, int64_t tokenizer_vocab_size) {
   BertConfig config = load_bert_config(job, faults, tokenizer_vocab_size);
   faults.throw_if_any();
   return config;
+}
+
+ModelCost bert_cost(const Job& job, double sequence_tokens) {
+  const auto& train = job.spec.train;
+  const int64_t num_labels = job.spec.model.num_labels;
+  const int64_t compute_bytes = train.precision == spec::Precision::kFp32 ? 4 : 2;
+  const int64_t most_tokens =
+      train.batch_tokens > 0 ? train.batch_tokens : train.batch_size * job.spec.data.max_length;
+  const BertConfig b = load_bert_config(job);
+  return {.weights = b.weights(num_labels),
+          .biases_and_norms = b.biases_and_norms(num_labels),
+          .matrix_parameters = b.num_hidden_layers *
+                               (4 * b.hidden_size * b.hidden_size + 2 * b.hidden_size * b.intermediate_size),
+          .forward_flops = b.forward_flops(1, sequence_tokens, sequence_tokens * sequence_tokens, num_labels),
+          .activation_bytes = static_cast<double>(most_tokens) * static_cast<double>(b.num_hidden_layers) *
+                              static_cast<double>(activation_bytes_per_token(b, compute_bytes))};
 }
 
 }  // namespace trainer

@@ -50,4 +50,7 @@ BertConfig load_bert_config(const Job& job, JobFaults& faults, int64_t tokenizer
 // Throws them as SpecError.
 BertConfig load_bert_config(const Job& job, int64_t tokenizer_vocab_size = 0);
 
+// `sequence_tokens`: length of the sequence that forward_flops is of. Throws SpecError.
+ModelCost bert_cost(const Job& job, double sequence_tokens);
+
 }  // namespace trainer

@@ -22,6 +22,15 @@ struct DataSize {
   int64_t samples = 0;
   double mean_tokens = 0;  // special tokens included, after truncation
   int64_t steps = 0;       // of optimizer, in the whole job
+  int64_t tokenizer_vocab_size = 0;
+};
+
+// What an estimate asks of the job's model.
+struct ModelCost {
+  ParameterCount weights, biases_and_norms;
+  int64_t matrix_parameters = 0;  // of its linear layers
+  double forward_flops = 0;       // of one sequence
+  double activation_bytes = 0;    // of a micro-batch whose sequences all have max_length tokens
 };
 
 // What a job will take, worked out from its spec alone.

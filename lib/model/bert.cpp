@@ -1,12 +1,11 @@
 #include "model/bert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "model/embedding.h"
 #include "spec/enums.h"
 
@@ -18,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using spec::ProblemType;
 
+constexpr std::string_view kPrefix = "bert.";
 constexpr const char* kQkv = ".qkv.";  // in the name of the one parameter that transformers has as three
 
 at::Tensor loss_sum(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels) {
@@ -33,59 +33,31 @@ at::Tensor loss_sum(ProblemType problem, const at::Tensor& logits, const at::Ten
   return {};
 }
 
-void write_text(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) fail<CheckpointError>("{}: cannot write: {}", path.string(), std::strerror(errno));
-}
-
 }  // namespace
 
 BertClassifier::BertClassifier(BertConfig config, Options options)
     : config_(std::move(config)), options_(std::move(options)) {
   const int64_t channels = config_.hidden_size, wide = config_.intermediate_size;
   const std::string embeddings = "bert.embeddings.";
-  word_embeddings_ = parameter(embeddings + "word_embeddings.weight", {config_.vocab_size, channels});
-  position_embeddings_ =
-      parameter(embeddings + "position_embeddings.weight", {config_.max_position_embeddings, channels});
+  word_embeddings_ =
+      add_parameter(*this, embeddings + "word_embeddings.weight", {config_.vocab_size, channels});
+  position_embeddings_ = add_parameter(*this, embeddings + "position_embeddings.weight",
+                                       {config_.max_position_embeddings, channels});
   token_type_embeddings_ =
-      parameter(embeddings + "token_type_embeddings.weight", {config_.type_vocab_size, channels});
-  embeddings_norm_ = affine(embeddings + "LayerNorm", {channels});
+      add_parameter(*this, embeddings + "token_type_embeddings.weight", {config_.type_vocab_size, channels});
+  embeddings_norm_ = add_affine(*this, embeddings + "LayerNorm", {channels});
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
     const std::string layer = fmt::format("bert.encoder.layer.{}.", i);
-    layers_.push_back({.qkv = affine(layer + "attention.self.qkv", {3 * channels, channels}),
-                       .attention_output = affine(layer + "attention.output.dense", {channels, channels}),
-                       .attention_norm = affine(layer + "attention.output.LayerNorm", {channels}),
-                       .intermediate = affine(layer + "intermediate.dense", {wide, channels}),
-                       .output = affine(layer + "output.dense", {channels, wide}),
-                       .output_norm = affine(layer + "output.LayerNorm", {channels})});
+    layers_.push_back(
+        {.qkv = add_affine(*this, layer + "attention.self.qkv", {3 * channels, channels}),
+         .attention_output = add_affine(*this, layer + "attention.output.dense", {channels, channels}),
+         .attention_norm = add_affine(*this, layer + "attention.output.LayerNorm", {channels}),
+         .intermediate = add_affine(*this, layer + "intermediate.dense", {wide, channels}),
+         .output = add_affine(*this, layer + "output.dense", {channels, wide}),
+         .output_norm = add_affine(*this, layer + "output.LayerNorm", {channels})});
   }
-  pooler_ = affine("bert.pooler.dense", {channels, channels});
-  classifier_ = affine("classifier", {options_.num_labels, channels});
-}
-
-at::Tensor BertClassifier::parameter(const std::string& path, at::IntArrayRef shape) {
-  torch::nn::Module* module = this;
-  size_t start = 0;
-  for (size_t dot; (dot = path.find('.', start)) != std::string::npos; start = dot + 1) {
-    const std::string name = path.substr(start, dot - start);
-    const auto children = module->named_children();
-    const auto* child = children.find(name);
-    module = child != nullptr ? child->get()
-                              : module->register_module(name, std::make_shared<torch::nn::Module>()).get();
-  }
-  return module->register_parameter(path.substr(start), at::empty(shape));
-}
-
-BertClassifier::Affine BertClassifier::affine(const std::string& path, at::IntArrayRef weight_shape) {
-  at::Tensor weight = parameter(path + ".weight", weight_shape);
-  return {weight, parameter(path + ".bias", {weight_shape[0]})};
-}
-
-kernels::Dropout BertClassifier::dropout(double p, const at::Tensor& row_keys, uint32_t site) const {
-  if (!is_training() || p == 0) return {};
-  return {.p = p, .row_keys = row_keys, .site = site};
+  pooler_ = add_affine(*this, "bert.pooler.dense", {channels, channels});
+  classifier_ = add_affine(*this, "classifier", {options_.num_labels, channels});
 }
 
 BertClassifier::Hidden BertClassifier::embed(const data::TextBatch& batch) const {
@@ -94,21 +66,20 @@ BertClassifier::Hidden BertClassifier::embed(const data::TextBatch& batch) const
                          at::embedding(position_embeddings_, batch.position_ids);
   const at::Tensor norm = at::layer_norm(sum, {config_.hidden_size}, embeddings_norm_.weight,
                                          embeddings_norm_.bias, config_.layer_norm_eps);
-  const at::Tensor hidden = kernels::dropout(norm, dropout(config_.hidden_dropout_prob, batch.row_keys, 0));
+  const at::Tensor hidden =
+      kernels::dropout(norm, dropout_of(*this, config_.hidden_dropout_prob, batch.row_keys, 0));
   return {hidden, hidden.to(options_.compute_dtype)};
 }
 
 at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
   using kernels::linear;
-  const bool is_gelu = config_.hidden_act == Activation::kGelu;
-  const auto activation = is_gelu ? kernels::Activation::kGelu : kernels::Activation::kNone;
   const at::Tensor first_tokens = batch.cu_seqlens.slice(0, 0, batch.num_sequences()).to(at::kLong);
   at::Tensor row_keys = batch.row_keys;
   Hidden hidden = embed(batch);
   uint32_t site = 1;
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    const auto next_dropout = [&](double p) { return dropout(p, row_keys, site++); };
+    const auto next_dropout = [&](double p) { return dropout_of(*this, p, row_keys, site++); };
     at::Tensor context = kernels::varlen_attention(
         linear(hidden.input, layer.qkv.weight, layer.qkv.bias), batch.cu_seqlens, batch.seqlens,
         config_.num_attention_heads, next_dropout(config_.attention_probs_dropout_prob));
@@ -124,13 +95,15 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
     };
     add_norm(linear(context, layer.attention_output.weight, layer.attention_output.bias),
              layer.attention_norm);
-    at::Tensor wide = linear(hidden.input, layer.intermediate.weight, layer.intermediate.bias, activation);
-    if (!is_gelu) wide = config_.hidden_act == Activation::kRelu ? at::relu(wide) : at::gelu(wide, "tanh");
+    at::Tensor wide = linear(hidden.input, layer.intermediate.weight, layer.intermediate.bias,
+                             fused_activation(config_.hidden_act));
+    if (config_.hidden_act == Activation::kRelu) wide = at::relu(wide);
     add_norm(linear(wide, layer.output.weight, layer.output.bias), layer.output_norm);
   }
   // B rows only: fp32 on CPUs; on GPUs autocast casts for at::linear, as it does for transformers.
   const at::Tensor pooled = at::tanh(linear(hidden.residual, pooler_.weight, pooler_.bias));
-  const at::Tensor dropped = kernels::dropout(pooled, dropout(classifier_dropout(), row_keys, site));
+  const at::Tensor dropped =
+      kernels::dropout(pooled, dropout_of(*this, classifier_dropout(), row_keys, site));
   return linear(dropped, classifier_.weight, classifier_.bias).to(at::kFloat);
 }
 
@@ -144,9 +117,7 @@ Output BertClassifier::forward(const data::TextBatch& batch) {
 }
 
 Output BertClassifier::empty_output(const data::TextBatch& batch) const {
-  // Sums of no elements: zero even where a parameter is inf, and its gradient is zeros.
-  at::Tensor zero = at::zeros({}, classifier_.bias.options().requires_grad(false));
-  for (const at::Tensor& parameter : parameters()) zero = zero + parameter.slice(0, 0, 0).sum();
+  const at::Tensor zero = zero_of(parameters());
   return {.loss_sum = batch.labels.defined() ? zero : at::Tensor(),
           .logits = at::zeros({0, options_.num_labels}, zero.options())};
 }
@@ -181,11 +152,38 @@ NamedTensors BertClassifier::hf_views(const std::vector<at::Tensor>& per_paramet
   return views;
 }
 
-void BertClassifier::save_pretrained(const fs::path& directory) const {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) fail<CheckpointError>("{}: cannot create: {}", directory.string(), error.message());
+std::vector<std::string> BertClassifier::aliases(const std::string& hf_name) const {
+  std::vector<std::string> names{hf_name};
+  const auto add_replaced = [&](std::string_view end, std::string_view old_end) {
+    if (hf_name.ends_with(end))
+      names.push_back(hf_name.substr(0, hf_name.size() - end.size()).append(old_end));
+  };
+  add_replaced("LayerNorm.weight", "LayerNorm.gamma");
+  add_replaced("LayerNorm.bias", "LayerNorm.beta");
+  for (size_t i = 0, n = names.size(); i < n; ++i) {
+    if (names[i].starts_with(kPrefix)) names.push_back(names[i].substr(kPrefix.size()));
+  }
+  return names;
+}
 
+bool BertClassifier::is_ignored(const std::string& file_name) const {
+  return file_name.ends_with("embeddings.position_ids") || file_name.ends_with("embeddings.token_type_ids");
+}
+
+void BertClassifier::initialize(const std::string& hf_name, const at::Tensor& weight,
+                                at::Generator& generator) const {
+  if (hf_name.ends_with(".bias")) {
+    weight.zero_();
+  } else if (hf_name.ends_with("LayerNorm.weight")) {
+    weight.fill_(1);
+  } else {
+    weight.normal_(0, config_.initializer_range, generator);
+    if (hf_name.ends_with("word_embeddings.weight") && config_.pad_token_id >= 0)
+      weight[config_.pad_token_id].zero_();
+  }
+}
+
+void BertClassifier::save_pretrained(const fs::path& directory) const {
   auto json = nlohmann::ordered_json::parse(config_.json);
   for (const char* stale : {"_name_or_path", "dtype", "num_labels", "id2label", "label2id"})
     json.erase(stale);
@@ -201,9 +199,7 @@ void BertClassifier::save_pretrained(const fs::path& directory) const {
     json["id2label"][std::to_string(i)] = label;
     json["label2id"][label] = i;
   }
-  write_text(directory / "config.json", json.dump(2) + "\n");
-  for (const auto& [name, contents] : options_.tokenizer_files) write_text(directory / name, contents);
-  write_safetensors(directory / "model.safetensors", hf_views(parameters()));
+  save_hf_directory(directory, json.dump(2) + "\n", options_.tokenizer_files, hf_views(parameters()));
 }
 
 }  // namespace trainer::model

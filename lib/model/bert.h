@@ -1,13 +1,13 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "job/bert_config.h"
 #include "kernels/ops.h"
-#include "model/model.h"
-#include "model/safetensors.h"
+#include "model/hf_directory.h"
+#include "model/hf_weights.h"
+#include "model/layers.h"
 
 namespace trainer::model {
 
@@ -15,7 +15,7 @@ namespace trainer::model {
 // computation on padding. Parameters have transformers' names, but query, key and value are one:
 // "...attention.self.qkv.weight" [3 C, C]. After the last layer's attention only first tokens go on: the
 // classifier reads no other.
-class BertClassifier : public Model {
+class BertClassifier : public HfModel {
  public:
   // What the job adds to a model's directory.
   struct Options {
@@ -23,11 +23,11 @@ class BertClassifier : public Model {
     spec::ProblemType problem_type = spec::ProblemType::kSingleLabel;
     at::ScalarType compute_dtype = at::kFloat;
     std::vector<std::string> label_names;  // empty: LABEL_0, ...
-    // Files that are saved beside the weights: {name, contents}.
-    std::vector<std::pair<std::string, std::string>> tokenizer_files;
+    Files tokenizer_files;
   };
 
-  // Parameters are allocated, not initialized: see hf_weights.h.
+  // Parameters are allocated, not initialized: see hf_weights.h. Weights without the prefix "bert.", and norms named
+  // gamma and beta, are understood.
   BertClassifier(BertConfig config, Options options);
 
   Output forward(const data::TextBatch& batch) override;
@@ -35,15 +35,17 @@ class BertClassifier : public Model {
   bool is_bias_or_norm(const std::string& parameter_name) const override;
   void save_pretrained(const std::filesystem::path& directory) const override;
 
+  NamedTensors hf_views(const std::vector<at::Tensor>& per_parameter) const override;
+  void initialize(const std::string& hf_name, const at::Tensor& weight,
+                  at::Generator& generator) const override;
+  std::vector<std::string> aliases(const std::string& hf_name) const override;
+  bool is_ignored(const std::string& file_name) const override;
+  std::string kind() const override { return "BERT"; }
+  std::string shape_hint() const override { return "the classifier's first size is model.num_labels"; }
+
   const BertConfig& config() const { return config_; }
-  // `per_parameter` (a tensor for each of parameters(), in order and of its shape: values or gradients) as
-  // views by transformers' names.
-  NamedTensors hf_views(const std::vector<at::Tensor>& per_parameter) const;
 
  private:
-  struct Affine {
-    at::Tensor weight, bias;
-  };
   struct Layer {
     Affine qkv, attention_output, attention_norm, intermediate, output, output_norm;
   };
@@ -52,10 +54,6 @@ class BertClassifier : public Model {
     at::Tensor residual, input;
   };
 
-  // Registers a parameter under a dotted path, making the modules on the way.
-  at::Tensor parameter(const std::string& path, at::IntArrayRef shape);
-  Affine affine(const std::string& path, at::IntArrayRef weight_shape);
-  kernels::Dropout dropout(double p, const at::Tensor& row_keys, uint32_t site) const;
   double classifier_dropout() const {
     return config_.classifier_dropout.value_or(config_.hidden_dropout_prob);
   }

@@ -8,41 +8,7 @@
 #include "core/error.h"
 
 namespace trainer::model {
-namespace {
-
-constexpr std::string_view kPrefix = "bert.";
-
-// Names that transformers has given to weight `name` over time, the present one first.
-std::vector<std::string> aliases(const std::string& name) {
-  std::vector<std::string> names{name};
-  const auto add_replaced = [&](std::string_view end, std::string_view old_end) {
-    if (name.ends_with(end)) names.push_back(name.substr(0, name.size() - end.size()).append(old_end));
-  };
-  add_replaced("LayerNorm.weight", "LayerNorm.gamma");
-  add_replaced("LayerNorm.bias", "LayerNorm.beta");
-  for (size_t i = 0, n = names.size(); i < n; ++i) {
-    if (names[i].starts_with(kPrefix)) names.push_back(names[i].substr(kPrefix.size()));
-  }
-  return names;
-}
-
-void initialize(const at::Tensor& weight, const std::string& name, const BertConfig& config,
-                at::Generator& generator) {
-  if (name.ends_with(".bias")) {
-    weight.zero_();
-  } else if (name.ends_with("LayerNorm.weight")) {
-    weight.fill_(1);
-  } else {
-    weight.normal_(0, config.initializer_range, generator);
-    if (name.ends_with("word_embeddings.weight") && config.pad_token_id >= 0)
-      weight[config.pad_token_id].zero_();
-  }
-}
-
-}  // namespace
-
-LoadReport load_weights(BertClassifier& model, const WeightFiles* files, const std::string& where,
-                        uint64_t seed) {
+LoadReport load_weights(HfModel& model, const WeightFiles* files, const std::string& where, uint64_t seed) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   LoadReport report;
@@ -51,12 +17,12 @@ LoadReport load_weights(BertClassifier& model, const WeightFiles* files, const s
   for (auto& [name, weight] : model.hf_views(model.parameters())) {
     std::string found;
     if (files != nullptr) {
-      for (const std::string& alias : aliases(name)) {
+      for (const std::string& alias : model.aliases(name)) {
         if (found.empty() && files->contains(alias)) found = alias;
       }
     }
     if (found.empty()) {
-      initialize(weight, name, model.config(), generator);
+      model.initialize(name, weight, generator);
       report.newly_initialized.push_back(name);
       continue;
     }
@@ -74,19 +40,16 @@ LoadReport load_weights(BertClassifier& model, const WeightFiles* files, const s
   }
   if (!mismatches.empty()) {
     fail<CheckpointError>(
-        "{}: the shapes of {} weights differ from config.json and the job:\n  {}\n"
-        "  hint: the classifier's first size is model.num_labels",
-        where, mismatches.size(), fmt::join(mismatches, "\n  "));
+        "{}: the shapes of {} weights differ from config.json and the job:\n  {}\n  hint: {}", where,
+        mismatches.size(), fmt::join(mismatches, "\n  "), model.shape_hint());
   }
   if (files != nullptr && used.empty()) {
-    fail<CheckpointError>("{}: none of its weights is one of BERT; the first is {}", where,
+    fail<CheckpointError>("{}: none of its weights is one of {}; the first is {}", where, model.kind(),
                           files->names().empty() ? "(none)" : files->names().front());
   }
   if (files != nullptr) {
     for (std::string& name : files->names()) {
-      const bool is_buffer =
-          name.ends_with("embeddings.position_ids") || name.ends_with("embeddings.token_type_ids");
-      if (!is_buffer && !used.contains(name)) report.unused.push_back(std::move(name));
+      if (!used.contains(name) && !model.is_ignored(name)) report.unused.push_back(std::move(name));
     }
   }
   return report;

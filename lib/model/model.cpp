@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "model/bert.h"
-#include "model/hf_weights.h"
+#include "model/gpt.h"
 #include "text/wordpiece.h"
 
 namespace trainer::model {
@@ -23,49 +23,72 @@ at::ScalarType compute_dtype(spec::Precision precision) {
   return at::kFloat;
 }
 
-void check_directory(const fs::path& directory) {
-  constexpr const char* kHint =
-      "hint: scripts/setup.sh makes assets/minilm-l6; any Hugging Face directory of a BERT with config.json, "
-      "model.safetensors and vocab.txt serves";
+void check_directory(const fs::path& directory, bool is_gpt) {
+  const std::string_view hint = is_gpt ? "hint: any Hugging Face directory of a GPT-2 or a Llama with "
+                                         "config.json and model.safetensors serves"
+                                       : "hint: scripts/setup.sh makes assets/minilm-l6; any Hugging Face "
+                                         "directory of a BERT with config.json, "
+                                         "model.safetensors and vocab.txt serves";
   if (directory.empty()) {
-    fail<SpecError>("model.pretrained: got nothing; expected a Hugging Face directory; {}", kHint);
+    fail<SpecError>("model.pretrained: got nothing; expected a Hugging Face directory; {}", hint);
   }
   if (!fs::is_directory(directory)) {
-    fail<SpecError>("model.pretrained: {} is not a directory; {}", directory.string(), kHint);
+    fail<SpecError>("model.pretrained: {} is not a directory; {}", directory.string(), hint);
   }
   if (!fs::exists(directory / "config.json")) {
-    fail<SpecError>("model.pretrained: {} has no config.json; {}", directory.string(), kHint);
+    fail<SpecError>("model.pretrained: {} has no config.json; {}", directory.string(), hint);
   }
+}
+
+// Kept in memory (megabytes): saving must not depend on a directory that may be gone by then.
+Files tokenizer_files(const TokenizerInfo& tokenizer, const fs::path& directory) {
+  Files files = tokenizer.files;
+  if (!files.empty() || directory.empty()) return files;
+  for (const std::string& name : text::tokenizer_files(directory)) {
+    files.emplace_back(name, read_file(directory / name));
+  }
+  return files;
+}
+
+std::shared_ptr<HfModel> make_bert(const Job& job, const TokenizerInfo& tokenizer) {
+  const spec::Model& spec = job.spec.model;
+  check_directory(spec.pretrained, false);
+  BertConfig config = load_bert_config(job, tokenizer.vocab_size);
+  config.hidden_dropout_prob = spec.hidden_dropout.value_or(config.hidden_dropout_prob);
+  config.attention_probs_dropout_prob = spec.attention_dropout.value_or(config.attention_probs_dropout_prob);
+  if (spec.classifier_dropout) config.classifier_dropout = spec.classifier_dropout;
+  return std::make_shared<BertClassifier>(
+      std::move(config),
+      BertClassifier::Options{.num_labels = spec.num_labels,
+                              .problem_type = spec.problem_type,
+                              .compute_dtype = compute_dtype(job.spec.train.precision),
+                              .label_names = job.spec.data.label_names,
+                              .tokenizer_files = tokenizer_files(tokenizer, spec.pretrained)});
+}
+
+std::shared_ptr<HfModel> make_gpt(const Job& job, const TokenizerInfo& tokenizer) {
+  const spec::Model& spec = job.spec.model;
+  if (!spec.pretrained.empty()) check_directory(spec.pretrained, true);
+  GptConfig config = load_gpt_config(job, tokenizer.vocab_size);
+  if (config.json.empty() && tokenizer.eos_id) config.eos_token_ids = {*tokenizer.eos_id};
+  return std::make_shared<Gpt>(std::move(config),
+                               Gpt::Options{.compute_dtype = compute_dtype(job.spec.train.precision),
+                                            .recompute = job.spec.train.recompute,
+                                            .tokenizer_files = tokenizer_files(tokenizer, spec.pretrained)});
 }
 
 }  // namespace
 
-Loaded make_model(const Job& job, int64_t tokenizer_vocab_size) {
+Loaded make_model(const Job& job, const TokenizerInfo& tokenizer) {
   const spec::Model& spec = job.spec.model;
-  const fs::path directory = spec.pretrained;
-  check_directory(directory);
-
-  BertConfig config = load_bert_config(job, tokenizer_vocab_size);
-  config.hidden_dropout_prob = spec.hidden_dropout.value_or(config.hidden_dropout_prob);
-  config.attention_probs_dropout_prob = spec.attention_dropout.value_or(config.attention_probs_dropout_prob);
-  if (spec.classifier_dropout) config.classifier_dropout = spec.classifier_dropout;
-
-  BertClassifier::Options options{.num_labels = spec.num_labels,
-                                  .problem_type = spec.problem_type,
-                                  .compute_dtype = compute_dtype(job.spec.train.precision),
-                                  .label_names = job.spec.data.label_names,
-                                  .tokenizer_files = {}};
-  // Kept in memory (1 MB): saving must not depend on a directory that may be gone by then.
-  for (const std::string& name : text::tokenizer_files(directory))
-    options.tokenizer_files.emplace_back(name, read_file(directory / name));
-  auto model = std::make_shared<BertClassifier>(std::move(config), std::move(options));
+  auto model = spec.type == spec::ModelType::kGpt ? make_gpt(job, tokenizer) : make_bert(job, tokenizer);
   const auto seed = static_cast<uint64_t>(job.spec.job.seed);
   LoadReport report;
   if (spec.init == spec::ModelInit::kRandom) {
-    load_weights(*model, nullptr, directory.string(), seed);
+    load_weights(*model, nullptr, spec.pretrained, seed);
   } else {
-    const WeightFiles files(directory);
-    report = load_weights(*model, &files, directory.string(), seed);
+    const WeightFiles files(spec.pretrained);
+    report = load_weights(*model, &files, spec.pretrained, seed);
   }
   return {std::move(model), std::move(report)};
 }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/batch.h"
@@ -14,9 +16,10 @@
 namespace trainer::model {
 
 struct Output {
-  // [] fp32, sum over targets (B, or B × L if not single-label); undefined without labels.
+  // [] fp32, sum over targets (B, or B × L if not single-label; a language model's: tokens with a label); undefined
+  // without labels.
   at::Tensor loss_sum;
-  at::Tensor logits;  // [B, L] fp32
+  at::Tensor logits;  // [B, L] fp32; of a language model undefined: they never exist whole
 };
 
 // What the training loop needs of a model; parameters are the torch::nn::Module's own.
@@ -47,9 +50,16 @@ struct Loaded {
   LoadReport report;
 };
 
+// What a model must know of the job's tokenizer.
+struct TokenizerInfo {
+  int64_t vocab_size = 0;         // 0: not known; else no id must be out of the embedding table
+  std::optional<int64_t> eos_id;  // for a new model's config.json
+  // {name, contents}, saved beside the weights; empty: those of model.pretrained.
+  std::vector<std::pair<std::string, std::string>> files = {};
+};
+
 // Builds the job's model and loads its weights (fp32, on CPU). Random initialization is a function of
-// job.seed. `tokenizer_vocab_size`: when > 0, checked against the embedding table, so that no id is out of
-// it. Throws SpecError or CheckpointError.
-Loaded make_model(const Job& job, int64_t tokenizer_vocab_size = 0);
+// job.seed. Throws SpecError or CheckpointError.
+Loaded make_model(const Job& job, const TokenizerInfo& tokenizer = {});
 
 }  // namespace trainer::model

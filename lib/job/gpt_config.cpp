@@ -1,0 +1,393 @@
+#include "job/gpt_config.h"
+
+#include "core/error.h"
+#include "core/math.h"
+#include "job/config_reader.h"
+#include "job/faults.h"
+#include "spec/enums.h"
+
+// C channels (hidden size), I intermediate size, H heads, D channels a head, V rows of the vocabulary.
+
+namespace trainer {
+namespace {
+
+using Json = ConfigReader::Json;
+using spec::Activation;
+using spec::GptPreset;
+using spec::Positions;
+
+void read_ids(ConfigReader& reader, GptConfig& config) {
+  const auto id = [](const Json& got) { return got.is_number_integer() && got >= 0 && got < kMostRows; };
+  if (reader.present("bos_token_id"))
+    reader.integer("bos_token_id", config.bos_token_id.emplace(), 0, kMostRows);
+  if (!reader.present("eos_token_id")) return;
+  const Json& got = reader["eos_token_id"];
+  const Json list = got.is_array() ? got : Json::array({got});
+  for (const Json& one : list) {
+    if (!id(one)) return reader.fault("eos_token_id", "an id, or a list of them");
+    config.eos_token_ids.push_back(one);
+  }
+}
+
+void read_gpt2(ConfigReader& reader, GptConfig& c) {
+  // transformers takes these for its own; we would miss them.
+  for (const auto& [alias, key] : {std::pair{"hidden_size", "n_embd"},
+                                   {"max_position_embeddings", "n_positions"},
+                                   {"num_attention_heads", "n_head"},
+                                   {"num_hidden_layers", "n_layer"}}) {
+    if (reader.present(alias) && !reader.present(key)) reader.fault(alias, fmt::format("it as {}", key));
+  }
+  reader.integer("n_embd", c.hidden_size, 1, kMostChannels);
+  reader.integer("n_layer", c.layers, 1, kMostLayers);
+  reader.integer("n_head", c.heads, 1, kMostChannels);
+  reader.integer("n_positions", c.max_positions, 1, kMostRows);
+  c.intermediate_size = 4 * c.hidden_size;
+  reader.integer("n_inner", c.intermediate_size, 1, kMostChannels);
+  reader.activation("activation_function", c.activation);
+  reader.number("layer_norm_epsilon", c.norm_eps, 1);
+  reader.number("embd_pdrop", c.embedding_dropout, 1);
+  reader.number("resid_pdrop", c.residual_dropout, 1);
+  reader.number("attn_pdrop", c.attention_dropout, 1);
+  reader.only("scale_attn_weights", true);
+  reader.only("scale_attn_by_inverse_layer_idx", false);
+  reader.only("reorder_and_upcast_attn", false);
+  c.kv_heads = c.heads;
+  if (c.hidden_size % c.heads != 0) reader.fault("n_embd", fmt::format("a multiple of n_head ({})", c.heads));
+  c.head_dim = c.hidden_size / c.heads;
+}
+
+// transformers 4 has rope_theta and rope_scaling, 5 both in rope_parameters.
+void read_rope(ConfigReader& reader, GptConfig& c) {
+  reader.positive("rope_theta", c.rope_theta);
+  const char* const key = reader.present("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!reader.present(key)) return;
+  const Json& rope = reader[key];
+  bool good = rope.is_object();
+  const auto number = [&](const char* name, double& value, bool required) {
+    if (rope.contains(name) && !rope[name].is_null()) {
+      good = good && rope[name].is_number() && rope[name] > 0.0;
+      if (good) value = rope[name].get<double>();
+    } else if (required) {
+      good = false;
+    }
+  };
+  RopeScaling& scaling = c.rope_scaling;
+  if (good) {
+    number("rope_theta", c.rope_theta, false);
+    double rotated = 1;
+    number("partial_rotary_factor", rotated, false);
+    const Json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", Json("default"));
+    good = good && rotated == 1 && (type == "default" || type == "linear" || type == "llama3");
+    if (type != "default") number("factor", scaling.factor, true);
+    if (type == "linear") scaling.type = RopeScaling::Type::kLinear;
+    if (type == "llama3") {
+      scaling.type = RopeScaling::Type::kLlama3;
+      number("low_freq_factor", scaling.low_freq_factor, true);
+      number("high_freq_factor", scaling.high_freq_factor, true);
+      number("original_max_position_embeddings", scaling.original_max_positions, true);
+      good = good && scaling.low_freq_factor < scaling.high_freq_factor;
+    }
+  }
+  if (!good) {
+    reader.fault(
+        key,
+        "rope_type default, linear with a factor, or llama3 with factor, low_freq_factor < high_freq_factor "
+        "and original_max_position_embeddings (others are not supported)");
+  }
+}
+
+void read_llama(ConfigReader& reader, GptConfig& c) {
+  c = GptConfig::preset(GptPreset::kLlama7b);
+  c.max_positions = 2048;  // transformers' LlamaConfig
+  c.norm_eps = 1e-6;
+  reader.integer("hidden_size", c.hidden_size, 1, kMostChannels);
+  reader.integer("intermediate_size", c.intermediate_size, 1, kMostChannels);
+  reader.integer("num_hidden_layers", c.layers, 1, kMostLayers);
+  reader.integer("num_attention_heads", c.heads, 1, kMostChannels);
+  c.kv_heads = c.heads;
+  reader.integer("num_key_value_heads", c.kv_heads, 1, kMostChannels);
+  reader.integer("max_position_embeddings", c.max_positions, 1, kMostRows);
+  reader.number("rms_norm_eps", c.norm_eps, 1);
+  reader.number("attention_dropout", c.attention_dropout, 1);
+  reader.boolean("attention_bias", c.attention_bias);
+  reader.boolean("mlp_bias", c.mlp_bias);
+  reader.only("hidden_act", "silu");
+  reader.only("partial_rotary_factor", 1.0);
+  read_rope(reader, c);
+  if (c.hidden_size % c.heads != 0) {
+    reader.fault("hidden_size", fmt::format("a multiple of num_attention_heads ({})", c.heads));
+  }
+  if (c.heads % c.kv_heads != 0) {
+    reader.fault("num_key_value_heads", fmt::format("a divisor of num_attention_heads ({})", c.heads));
+  }
+  c.head_dim = c.hidden_size / c.heads;
+  reader.integer("head_dim", c.head_dim, 1, kMostChannels);
+  if (c.head_dim % 2 != 0) reader.fault("head_dim", fmt::format("an even number, but it is {}", c.head_dim));
+}
+
+const char* hf_activation(Activation activation) {
+  switch (activation) {
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kGeluTanh:
+      return "gelu_new";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kSwiglu:
+      return "silu";
+  }
+  return "";
+}
+
+// What of a new model's keys neither of transformers' two classes has.
+void check_form(const GptConfig& c, JobFaults& faults) {
+  constexpr const char* kForms =
+      "transformers has learned positions with norm layer, kv_heads as heads, and activation gelu_tanh, gelu "
+      "or relu "
+      "(gpt2), or positions rope with norm rms and activation swiglu (llama)";
+  const auto check = [&](bool fits, const char* key, const std::string& got, std::string_view expected) {
+    if (!fits) {
+      faults.add(key, "got {} with positions {}; expected {}: {}", got, to_string(c.positions), expected,
+                 kForms);
+    }
+  };
+  const bool rope = c.is_llama();
+  check((c.norm == spec::Norm::kRms) == rope, "model.gpt.norm", std::string(to_string(c.norm)),
+        rope ? "rms" : "layer");
+  check(c.is_gated() == rope, "model.gpt.activation", std::string(to_string(c.activation)),
+        rope ? "swiglu" : "gelu_tanh, gelu or relu");
+  check(rope || c.kv_heads == c.heads, "model.gpt.kv_heads", std::to_string(c.kv_heads),
+        std::to_string(c.heads));
+}
+
+GptConfig new_config(const Job& job, JobFaults& faults, int64_t tokenizer_vocab_size) {
+  const spec::Gpt& g = job.spec.model.gpt;
+  GptConfig c = GptConfig::preset(g.preset);
+  if (g.preset == GptPreset::kNone) c.max_positions = job.spec.data.max_length;
+  if (tokenizer_vocab_size > 0) c.vocab_size = tokenizer_vocab_size;
+  const auto set = [](auto& value, const auto& said) {
+    if (said) value = *said;
+  };
+  set(c.layers, g.layers);
+  set(c.hidden_size, g.hidden_size);
+  set(c.heads, g.heads);
+  if (g.heads) c.kv_heads = c.heads;
+  set(c.kv_heads, g.kv_heads);
+  if (g.hidden_size) c.intermediate_size = 4 * c.hidden_size;
+  set(c.intermediate_size, g.intermediate_size);
+  set(c.max_positions, g.max_positions);
+  set(c.vocab_size, g.vocab_size);
+  set(c.norm, g.norm);
+  set(c.norm_eps, g.norm_eps);
+  set(c.activation, g.activation);
+  set(c.positions, g.positions);
+  set(c.rope_theta, g.rope_theta);
+  set(c.attention_bias, g.bias);
+  set(c.mlp_bias, g.bias);
+  set(c.tie_embeddings, g.tie_embeddings);
+  if (c.hidden_size % c.heads != 0) {
+    faults.add("model.gpt.heads", "got {}; expected a divisor of hidden_size ({})", c.heads, c.hidden_size);
+  }
+  if (c.heads % c.kv_heads != 0) {
+    faults.add("model.gpt.kv_heads", "got {}; expected a divisor of heads ({})", c.kv_heads, c.heads);
+  }
+  c.head_dim = c.hidden_size / c.heads;
+  if (c.is_llama() && c.head_dim % 2 != 0) {
+    faults.add("model.gpt.heads",
+               "got {}, {} channels each; expected an even number of them with positions rope", c.heads,
+               c.head_dim);
+  }
+  check_form(c, faults);
+  if (tokenizer_vocab_size > c.vocab_size) {
+    faults.add("model.gpt.vocab_size", "got {}; the tokenizer has {} tokens", c.vocab_size,
+               tokenizer_vocab_size);
+  }
+  if (job.spec.data.max_length > c.max_positions) {
+    faults.add("data.max_length", "got {}; the model has max_positions {}", job.spec.data.max_length,
+               c.max_positions);
+  }
+  return c;
+}
+
+}  // namespace
+
+GptConfig GptConfig::load(const std::filesystem::path& path) {
+  ConfigReader reader(path);
+  GptConfig config;
+  const bool is_llama = reader.present("model_type") && reader["model_type"] == "llama";
+  if (is_llama) {
+    read_llama(reader, config);
+  } else if (reader.present("model_type") && reader["model_type"] == "gpt2") {
+    read_gpt2(reader, config);
+  } else {
+    reader.fault("model_type", "\"gpt2\" or \"llama\"");
+  }
+  reader.integer("vocab_size", config.vocab_size, 1, kMostRows);
+  reader.boolean("tie_word_embeddings", config.tie_embeddings);
+  reader.number("initializer_range", config.initializer_range, 1);
+  reader.only("add_cross_attention", false);
+  if (reader.present("quantization_config")) reader.fault("quantization_config", "none: weights in full");
+  read_ids(reader, config);
+  reader.throw_if_any();
+  config.json = reader.text();
+  return config;
+}
+
+GptConfig GptConfig::preset(GptPreset preset) {
+  GptConfig c;
+  const auto gpt2 = [&](int64_t layers, int64_t heads, int64_t channels) {
+    c.layers = layers, c.heads = c.kv_heads = heads;
+    c.hidden_size = channels, c.intermediate_size = 4 * channels, c.head_dim = channels / heads;
+  };
+  const auto llama = [&] {
+    c.norm = spec::Norm::kRms, c.activation = Activation::kSwiglu, c.positions = Positions::kRope;
+    c.attention_bias = c.mlp_bias = false;
+    c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0;
+  };
+  switch (preset) {
+    case GptPreset::kNone:
+    case GptPreset::kGpt2:
+      break;
+    case GptPreset::kGpt2Medium:
+      gpt2(24, 16, 1024);
+      break;
+    case GptPreset::kGpt2Large:
+      gpt2(36, 20, 1280);
+      break;
+    case GptPreset::kGpt2Xl:
+      gpt2(48, 25, 1600);
+      break;
+    case GptPreset::kLlama1b:  // Llama 3.2, at the context of its first training
+      llama();
+      gpt2(16, 32, 2048);
+      c.kv_heads = 8, c.max_positions = 8192, c.vocab_size = 128256, c.rope_theta = 500000;
+      break;
+    case GptPreset::kLlama7b:  // Llama 2
+      llama();
+      gpt2(32, 32, 4096);
+      c.intermediate_size = 11008, c.max_positions = 4096, c.vocab_size = 32000, c.tie_embeddings = false;
+      break;
+  }
+  return c;
+}
+
+int64_t GptConfig::vocab_rows() const {
+  return ceil_div(vocab_size, pad_vocab_to) * pad_vocab_to;
+}
+
+ParameterCount GptConfig::weights() const {
+  const int64_t c = hidden_size;
+  const int64_t layer = c * qkv_size() + heads * head_dim * c + (is_gated() ? 3 : 2) * c * intermediate_size;
+  ParameterCount count{vocab_rows() * c + layers * layer, 1 + 4 * layers};
+  if (positions == Positions::kLearned) count += {max_positions * c, 1};
+  if (!tie_embeddings) count += {vocab_rows() * c, 1};
+  return count;
+}
+
+ParameterCount GptConfig::biases_and_norms() const {
+  const int64_t c = hidden_size, per_norm = has_norm_bias() ? 2 : 1;
+  ParameterCount count{(2 * layers + 1) * per_norm * c, (2 * layers + 1) * per_norm};
+  if (attention_bias) count += {layers * (qkv_size() + c), 2 * layers};
+  if (mlp_bias) count += {layers * ((is_gated() ? 2 : 1) * intermediate_size + c), 2 * layers};
+  return count;
+}
+
+double GptConfig::forward_flops(double tokens, double pairs) const {
+  const auto c = static_cast<double>(hidden_size), i = static_cast<double>(intermediate_size);
+  const auto context = static_cast<double>(heads * head_dim);
+  const double linear = c * static_cast<double>(qkv_size()) + context * c + (is_gated() ? 3 : 2) * c * i;
+  const double attention = 2 * pairs * context;  // q k^T, its product with v
+  const double head = c * static_cast<double>(vocab_rows());
+  return 2 * (static_cast<double>(layers) * (tokens * linear + attention) + tokens * head);
+}
+
+std::string GptConfig::to_hf_json() const {
+  const bool is_new = json.empty();
+  Json out = is_new ? Json::object() : Json::parse(json);
+  for (const char* stale : {"_name_or_path", "dtype"}) out.erase(stale);
+  out["architectures"] = {is_llama() ? "LlamaForCausalLM" : "GPT2LMHeadModel"};
+  out["model_type"] = is_llama() ? "llama" : "gpt2";
+  out["torch_dtype"] = "float32";
+  out["vocab_size"] = vocab_size;
+  out["tie_word_embeddings"] = tie_embeddings;
+  out["initializer_range"] = initializer_range;
+  if (is_new) {
+    out["bos_token_id"] = bos_token_id ? Json(*bos_token_id) : Json();
+    out["eos_token_id"] = eos_token_ids.empty()       ? Json()
+                          : eos_token_ids.size() == 1 ? Json(eos_token_ids[0])
+                                                      : Json(eos_token_ids);
+  }
+  if (is_llama()) {
+    out["hidden_size"] = hidden_size;
+    out["intermediate_size"] = intermediate_size;
+    out["num_hidden_layers"] = layers;
+    out["num_attention_heads"] = heads;
+    out["num_key_value_heads"] = kv_heads;
+    out["head_dim"] = head_dim;
+    out["hidden_act"] = hf_activation(activation);
+    out["max_position_embeddings"] = max_positions;
+    out["rms_norm_eps"] = norm_eps;
+    out["attention_dropout"] = attention_dropout;
+    out["attention_bias"] = attention_bias;
+    out["mlp_bias"] = mlp_bias;
+    if (is_new) out["rope_theta"] = rope_theta, out["rope_scaling"] = nullptr;
+  } else {
+    out["n_embd"] = hidden_size;
+    out["n_inner"] = intermediate_size;
+    out["n_layer"] = layers;
+    out["n_head"] = heads;
+    out["n_positions"] = max_positions;
+    out["activation_function"] = hf_activation(activation);
+    out["layer_norm_epsilon"] = norm_eps;
+    out["embd_pdrop"] = embedding_dropout;
+    out["resid_pdrop"] = residual_dropout;
+    out["attn_pdrop"] = attention_dropout;
+  }
+  return out.dump(2) + "\n";
+}
+
+GptConfig load_gpt_config(const Job& job, JobFaults& faults, int64_t tokenizer_vocab_size) {
+  const spec::Model& model = job.spec.model;
+  GptConfig config;
+  if (model.pretrained.empty()) {
+    config = new_config(job, faults, tokenizer_vocab_size);
+  } else {
+    const auto path = std::filesystem::path(model.pretrained) / "config.json";
+    try {
+      config = GptConfig::load(path);
+    } catch (const SpecError& error) {
+      faults.add("model.pretrained", "{}", error.what());
+      return config;
+    }
+    if (job.spec.data.max_length > config.max_positions) {
+      faults.add("data.max_length", "got {}; {} has {} positions", job.spec.data.max_length, path.string(),
+                 config.max_positions);
+    }
+    if (tokenizer_vocab_size > config.vocab_size) {
+      faults.add("model.pretrained", "the tokenizer has {} tokens; {} has vocab_size {}",
+                 tokenizer_vocab_size, path.string(), config.vocab_size);
+    }
+  }
+  config.pad_vocab_to = model.gpt.pad_vocab_to;
+  if (model.hidden_dropout) config.embedding_dropout = config.residual_dropout = *model.hidden_dropout;
+  config.attention_dropout = model.attention_dropout.value_or(config.attention_dropout);
+  return config;
+}
+
+GptConfig load_gpt_config(const Job& job, int64_t tokenizer_vocab_size) {
+  JobFaults faults(job.spec.said);
+  GptConfig config = load_gpt_config(job, faults, tokenizer_vocab_size);
+  faults.throw_if_any();
+  return config;
+}
+
+ModelCost gpt_cost(const Job& job, double sequence_tokens, int64_t tokenizer_vocab_size) {
+  const GptConfig c = load_gpt_config(job, tokenizer_vocab_size);
+  return {.weights = c.weights(),
+          .biases_and_norms = c.biases_and_norms(),
+          .matrix_parameters = c.weights().count,
+          .forward_flops = c.forward_flops(sequence_tokens, sequence_tokens * (sequence_tokens + 1) / 2),
+          .activation_bytes = 0};
+}
+
+}  // namespace trainer
