@@ -139,6 +139,43 @@ const char* hf_activation(Activation activation) {
   return "";
 }
 
+Json new_json(const GptConfig& c) {
+  const auto& eos = c.eos_token_ids;
+  Json out = {{"architectures", nullptr},  // first, as in transformers
+              {"model_type", c.is_llama() ? "llama" : "gpt2"},
+              {"vocab_size", c.vocab_size},
+              {"tie_word_embeddings", c.tie_embeddings},
+              {"initializer_range", c.initializer_range},
+              {"bos_token_id", c.bos_token_id ? Json(*c.bos_token_id) : Json()},
+              {"eos_token_id", eos.empty()       ? Json()
+                               : eos.size() == 1 ? Json(eos[0])
+                                                 : Json(eos)}};
+  if (c.is_llama()) {
+    out.update(Json{{"hidden_size", c.hidden_size},
+                    {"intermediate_size", c.intermediate_size},
+                    {"num_hidden_layers", c.layers},
+                    {"num_attention_heads", c.heads},
+                    {"num_key_value_heads", c.kv_heads},
+                    {"head_dim", c.head_dim},
+                    {"hidden_act", hf_activation(c.activation)},
+                    {"max_position_embeddings", c.max_positions},
+                    {"rms_norm_eps", c.norm_eps},
+                    {"rope_theta", c.rope_theta},
+                    {"rope_scaling", nullptr},
+                    {"attention_bias", c.attention_bias},
+                    {"mlp_bias", c.mlp_bias}});
+  } else {
+    out.update(Json{{"n_embd", c.hidden_size},
+                    {"n_inner", c.intermediate_size},
+                    {"n_layer", c.layers},
+                    {"n_head", c.heads},
+                    {"n_positions", c.max_positions},
+                    {"activation_function", hf_activation(c.activation)},
+                    {"layer_norm_epsilon", c.norm_eps}});
+  }
+  return out;
+}
+
 // What of a new model's keys neither of transformers' two classes has.
 void check_form(const GptConfig& c, JobFaults& faults) {
   constexpr const char* kForms =
@@ -302,43 +339,13 @@ double GptConfig::forward_flops(double tokens, double pairs) const {
 }
 
 std::string GptConfig::to_hf_json() const {
-  const bool is_new = json.empty();
-  Json out = is_new ? Json::object() : Json::parse(json);
+  Json out = json.empty() ? new_json(*this) : Json::parse(json);
   for (const char* stale : {"_name_or_path", "dtype"}) out.erase(stale);
   out["architectures"] = {is_llama() ? "LlamaForCausalLM" : "GPT2LMHeadModel"};
-  out["model_type"] = is_llama() ? "llama" : "gpt2";
   out["torch_dtype"] = "float32";
-  out["vocab_size"] = vocab_size;
-  out["tie_word_embeddings"] = tie_embeddings;
-  out["initializer_range"] = initializer_range;
-  if (is_new) {
-    out["bos_token_id"] = bos_token_id ? Json(*bos_token_id) : Json();
-    out["eos_token_id"] = eos_token_ids.empty()       ? Json()
-                          : eos_token_ids.size() == 1 ? Json(eos_token_ids[0])
-                                                      : Json(eos_token_ids);
-  }
   if (is_llama()) {
-    out["hidden_size"] = hidden_size;
-    out["intermediate_size"] = intermediate_size;
-    out["num_hidden_layers"] = layers;
-    out["num_attention_heads"] = heads;
-    out["num_key_value_heads"] = kv_heads;
-    out["head_dim"] = head_dim;
-    out["hidden_act"] = hf_activation(activation);
-    out["max_position_embeddings"] = max_positions;
-    out["rms_norm_eps"] = norm_eps;
     out["attention_dropout"] = attention_dropout;
-    out["attention_bias"] = attention_bias;
-    out["mlp_bias"] = mlp_bias;
-    if (is_new) out["rope_theta"] = rope_theta, out["rope_scaling"] = nullptr;
   } else {
-    out["n_embd"] = hidden_size;
-    out["n_inner"] = intermediate_size;
-    out["n_layer"] = layers;
-    out["n_head"] = heads;
-    out["n_positions"] = max_positions;
-    out["activation_function"] = hf_activation(activation);
-    out["layer_norm_epsilon"] = norm_eps;
     out["embd_pdrop"] = embedding_dropout;
     out["resid_pdrop"] = residual_dropout;
     out["attn_pdrop"] = attention_dropout;

@@ -1,15 +1,18 @@
-// Runs a classifier on one batch, for comparison with transformers:
+// Runs a model on one batch, for comparison with transformers:
 //
-//   model_dump DIRECTORY PROBLEM NUM_LABELS INPUT OUTPUT SAVED
+//   model_dump DIRECTORY PROBLEM NUM_LABELS INPUT OUTPUT SAVED     a classifier
+//   model_dump JOB INPUT OUTPUT SAVED                              the gpt of a job's YAML
 //
-// INPUT (safetensors): lengths [B], input_ids [N], token_type_ids [N], labels. OUTPUT (safetensors): logits
-// in eval mode; loss_sum and gradient.<name> in train mode without dropout. SAVED: a directory, made by
-// save_pretrained.
+// INPUT (safetensors): lengths [B], input_ids [N], token_type_ids [N] (a classifier's), labels. OUTPUT
+// (safetensors): logits in eval mode; loss_sum and gradient.<name> in train mode without dropout. SAVED: a
+// directory, made by save_pretrained.
 #include <cstdio>
 #include <map>
 
 #include "core/error.h"
 #include "model/bert.h"
+#include "model/gpt.h"
+#include "spec/load.h"
 
 namespace {
 
@@ -23,7 +26,7 @@ const std::map<std::string, ProblemType> kProblems = {
 trainer::data::TextBatch read_batch(const trainer::model::SafetensorsFile& file) {
   trainer::data::TextBatch batch;
   batch.input_ids = file.tensor("input_ids");
-  batch.token_type_ids = file.tensor("token_type_ids");
+  if (file.tensors().contains("token_type_ids")) batch.token_type_ids = file.tensor("token_type_ids");
   batch.labels = file.tensor("labels");
   const at::Tensor lengths = file.tensor("lengths");
   std::vector<at::Tensor> positions;
@@ -36,7 +39,20 @@ trainer::data::TextBatch read_batch(const trainer::model::SafetensorsFile& file)
   return batch;
 }
 
-void dump(char** arguments) {
+void dump(trainer::model::HfModel& model, const at::Tensor& logits, const trainer::data::TextBatch& batch,
+          const char* output_path, const char* saved) {
+  model.train();
+  const at::Tensor loss_sum = model.forward(batch).loss_sum;
+  loss_sum.backward();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : model.parameters()) gradients.push_back(parameter.grad());
+  trainer::model::NamedTensors output{{"logits", logits}, {"loss_sum", loss_sum}};
+  for (auto& [name, gradient] : model.hf_views(gradients)) output.emplace_back("gradient." + name, gradient);
+  trainer::model::write_safetensors(output_path, output);
+  model.save_pretrained(saved);
+}
+
+void dump_classifier(char** arguments) {
   trainer::Job job;
   job.spec.model.pretrained = arguments[1];
   job.spec.model.problem_type = kProblems.at(arguments[2]);
@@ -45,31 +61,31 @@ void dump(char** arguments) {
   const auto model =
       std::dynamic_pointer_cast<trainer::model::BertClassifier>(trainer::model::make_model(job).model);
   const auto batch = read_batch(trainer::model::SafetensorsFile(arguments[4]));
+  const at::NoGradGuard no_grad;
+  model->eval();
+  const at::Tensor logits = model->forward(batch).logits;
+  const at::AutoGradMode with_gradients(true);
+  dump(*model, logits, batch, arguments[5], arguments[6]);
+}
 
-  trainer::model::NamedTensors output;
-  {
-    const at::NoGradGuard no_grad;
-    model->eval();
-    output.emplace_back("logits", model->forward(batch).logits);
-    model->train();
-  }
-  const at::Tensor loss_sum = model->forward(batch).loss_sum;
-  loss_sum.backward();
-  output.emplace_back("loss_sum", loss_sum);
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : model->parameters()) gradients.push_back(parameter.grad());
-  for (auto& [name, gradient] : model->hf_views(gradients)) output.emplace_back("gradient." + name, gradient);
-  trainer::model::write_safetensors(arguments[5], output);
-  model->save_pretrained(arguments[6]);
+void dump_gpt(char** arguments) {
+  const trainer::Job job = trainer::resolve(trainer::spec::load(arguments[1], {}), trainer::World(), 0);
+  const auto model = std::dynamic_pointer_cast<trainer::model::Gpt>(trainer::model::make_model(job).model);
+  const auto batch = read_batch(trainer::model::SafetensorsFile(arguments[2]));
+  dump(*model, model->logits(batch), batch, arguments[3], arguments[4]);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 7)
-      trainer::fail<trainer::SpecError>("model_dump DIRECTORY PROBLEM NUM_LABELS INPUT OUTPUT SAVED");
-    dump(argv);
+    if (argc == 7) {
+      dump_classifier(argv);
+    } else if (argc == 5) {
+      dump_gpt(argv);
+    } else {
+      trainer::fail<trainer::SpecError>("got {} arguments; expected 6 or 4, as in model_dump.cpp", argc - 1);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "model_dump: %s\n", error.what());
     return 1;
