@@ -3,48 +3,73 @@
 
 #include "job/bert_config.h"
 #include "job/faults.h"
+#include "job/gpt_config.h"
 #include "job/job.h"
 #include "spec/fault.h"
 
 namespace trainer {
 namespace fs = std::filesystem;
 
+namespace {
+
+// Of the job's `type` of model; its config must fit the job.
+void check_model(const Job& job, JobFaults& faults) {
+  const auto& s = job.spec.model;
+  const bool is_gpt = s.type == spec::ModelType::kGpt;
+  const fs::path model = s.pretrained;
+  std::error_code error;
+  if (is_gpt && model.empty()) {
+    load_gpt_config(job, faults);
+    return;
+  }
+  if (!fs::is_directory(model, error)) {
+    faults.add("model.pretrained", "got {}; there is no such directory", spec::shown(model.string()));
+    return;
+  }
+  const auto missing = [&](std::initializer_list<const char*> names) {
+    return std::none_of(names.begin(), names.end(),
+                        [&](const char* name) { return fs::exists(model / name, error); });
+  };
+  if (!is_gpt && missing({"vocab.txt", "tokenizer.json"})) {
+    faults.add("model.pretrained", "{} has no tokenizer; expected vocab.txt or tokenizer.json",
+               model.string());
+  }
+  if (s.init == spec::ModelInit::kPretrained &&
+      missing({"model.safetensors", "model.safetensors.index.json"})) {
+    faults.add(
+        "model.pretrained", "{} has no weights; expected model.safetensors{}", model.string(),
+        missing({"pytorch_model.bin"}) ? ", or model.init: random" : " (convert pytorch_model.bin to it)");
+  }
+  if (is_gpt) {
+    load_gpt_config(job, faults);
+  } else {
+    load_bert_config(job, faults);
+  }
+}
+
+// A gpt's data may be many files: a directory, or the common part of the names of Megatron's .bin and .idx.
+void check_data(const std::string& key, const std::string& path, bool is_gpt, JobFaults& faults) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (!is_gpt) faults.add(key, "got {}, a directory; expected a file", spec::shown(path));
+  } else if (!fs::exists(path, error) && !(is_gpt && fs::exists(path + ".bin", error))) {
+    faults.add(key, "got {}; there is no such file{}", spec::shown(path),
+               fs::path(path).is_relative() ? " (from " + fs::current_path(error).string() + ")" : "");
+  }
+}
+
+}  // namespace
+
 void check_files(const Job& job) {
   const auto& s = job.spec;
   JobFaults faults(s.said);
-  const auto table = [&](const std::string& key, const std::string& path) {
-    std::error_code error;
-    if (fs::is_directory(path, error)) {
-      faults.add(key, "got {}, a directory; expected a file", spec::shown(path));
-    } else if (!fs::exists(path, error)) {
-      faults.add(key, "got {}; there is no such file{}", spec::shown(path),
-                 fs::path(path).is_relative() ? " (from " + fs::current_path(error).string() + ")" : "");
-    }
-  };
-  table("data.train.path", s.data.train.path);
-  if (!s.data.validation.path.empty()) table("data.validation.path", s.data.validation.path);
-
-  const fs::path model = s.model.pretrained;
-  std::error_code error;
-  if (!fs::is_directory(model, error)) {
-    faults.add("model.pretrained", "got {}; there is no such directory", spec::shown(model.string()));
-  } else {
-    const auto missing = [&](std::initializer_list<const char*> names) {
-      return std::none_of(names.begin(), names.end(),
-                          [&](const char* name) { return fs::exists(model / name, error); });
-    };
-    if (missing({"vocab.txt", "tokenizer.json"})) {
-      faults.add("model.pretrained", "{} has no tokenizer; expected vocab.txt or tokenizer.json",
-                 model.string());
-    }
-    if (s.model.init == spec::ModelInit::kPretrained &&
-        missing({"model.safetensors", "model.safetensors.index.json"})) {
-      faults.add(
-          "model.pretrained", "{} has no weights; expected model.safetensors{}", model.string(),
-          missing({"pytorch_model.bin"}) ? ", or model.init: random" : " (convert pytorch_model.bin to it)");
-    }
-    load_bert_config(job, faults);
+  const bool is_gpt = s.model.type == spec::ModelType::kGpt;
+  check_data("data.train.path", s.data.train.path, is_gpt, faults);
+  if (!s.data.validation.path.empty()) {
+    check_data("data.validation.path", s.data.validation.path, is_gpt, faults);
   }
+  check_model(job, faults);
+  std::error_code error;
   if (fs::exists(job.output_dir, error) && !fs::is_directory(job.output_dir, error)) {
     faults.add("job.output_dir", "got {}, a file; expected a directory",
                spec::shown(job.output_dir.string()));

@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "model/safetensors.h"
+#include "text/tokenizer.h"
 
 namespace trainer::model {
 
-// {name, contents}, saved beside a model's weights.
-using Files = std::vector<std::pair<std::string, std::string>>;
+// Saved beside a model's weights.
+using Files = std::vector<text::TokenizerFile>;
 
 // transformers' own limit; a larger model is in shards with an index.
 inline constexpr int64_t kMostShardBytes = 5'000'000'000;

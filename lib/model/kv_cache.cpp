@@ -44,8 +44,8 @@ at::Tensor KvCache::attend(size_t layer, const at::Tensor& queries, const at::Te
       continue;
     }
     const bool is_first = past == 0;
-    const at::Tensor mask =
-        is_first ? at::Tensor() : at::ones({count, total}, queries.options().dtype(at::kBool)).tril(past);
+    std::optional<at::Tensor> mask;
+    if (!is_first) mask = at::ones({count, total}, queries.options().dtype(at::kBool)).tril(past);
     const at::Tensor out = at::scaled_dot_product_attention(
         part(queries).unsqueeze(0), all_keys.narrow(1, 0, total).unsqueeze(0),
         all_values.narrow(1, 0, total).unsqueeze(0), mask, 0, is_first, {}, queries.size(1) != keys.size(1));
@@ -60,7 +60,7 @@ at::Tensor KvCache::attend_one_each(const at::Tensor& queries, const at::Tensor&
                                     const at::Tensor& values) const {
   const auto [shortest, longest] = std::minmax_element(lengths_.begin(), lengths_.end());
   const int64_t total = *longest + 1;
-  at::Tensor mask;
+  std::optional<at::Tensor> mask;
   if (*shortest != *longest) {
     const at::Tensor lengths = at::tensor(lengths_, at::kLong).to(queries.device()).view({-1, 1, 1, 1});
     mask = at::arange(total, lengths.options()) <= lengths;  // [B, 1, 1, total]

@@ -42,10 +42,10 @@ void check_directory(const fs::path& directory, bool is_gpt) {
 
 // Kept in memory (megabytes): saving must not depend on a directory that may be gone by then.
 Files tokenizer_files(const TokenizerInfo& tokenizer, const fs::path& directory) {
-  Files files = tokenizer.files;
-  if (!files.empty() || directory.empty()) return files;
+  if (!tokenizer.files.empty() || directory.empty()) return tokenizer.files;
+  Files files;
   for (const std::string& name : text::tokenizer_files(directory)) {
-    files.emplace_back(name, read_file(directory / name));
+    files.push_back({name, read_file(directory / name)});
   }
   return files;
 }

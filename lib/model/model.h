@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "data/batch.h"
 #include "job/job.h"
+#include "text/tokenizer.h"
 
 namespace trainer::model {
 
@@ -52,10 +52,9 @@ struct Loaded {
 
 // What a model must know of the job's tokenizer.
 struct TokenizerInfo {
-  int64_t vocab_size = 0;         // 0: not known; else no id must be out of the embedding table
-  std::optional<int64_t> eos_id;  // for a new model's config.json
-  // {name, contents}, saved beside the weights; empty: those of model.pretrained.
-  std::vector<std::pair<std::string, std::string>> files = {};
+  int64_t vocab_size = 0;                       // 0: not known; else no id must be out of the embedding table
+  std::optional<int64_t> eos_id = {};           // for a new model's config.json
+  std::vector<text::TokenizerFile> files = {};  // saved beside the weights; empty: those of model.pretrained
 };
 
 // Builds the job's model and loads its weights (fp32, on CPU). Random initialization is a function of

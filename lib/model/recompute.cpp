@@ -37,11 +37,11 @@ struct Capsule : torch::CustomClassHolder {
 
 struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
   // `tensors`: the inputs, then the parameters.
-  static variable_list forward(AutogradContext* context, const variable_list& tensors,
+  static variable_list forward(AutogradContext* context, at::TensorList tensors,
                                const c10::intrusive_ptr<Capsule>& capsule) {
-    context->save_for_backward(tensors);
+    context->save_for_backward(tensors.vec());
     context->saved_data["capsule"] = c10::IValue::make_capsule(capsule);
-    return capsule->compute({tensors.begin(), tensors.begin() + static_cast<int64_t>(capsule->num_inputs)});
+    return capsule->compute(tensors.slice(0, capsule->num_inputs).vec());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -49,7 +49,7 @@ struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
     const auto& capsule = static_cast<const Capsule&>(*held);
     variable_list tensors = context->get_saved_variables();
     for (size_t i = 0; i < capsule.num_inputs; ++i) {
-      if (tensors[i].defined()) tensors[i] = tensors[i].detach().requires_grad_();
+      tensors[i] = tensors[i].detach().requires_grad_();
     }
     const at::Tensor now = generator_state(capsule.device);
     set_generator_state(capsule.device, capsule.generator);
@@ -61,16 +61,9 @@ struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
     }
     set_generator_state(capsule.device, now);
 
-    variable_list wanted;  // gradients of what is undefined are undefined
-    for (const at::Tensor& tensor : tensors) {
-      if (tensor.defined()) wanted.push_back(tensor);
-    }
-    const variable_list found =
-        torch::autograd::grad(outputs, wanted, gradients, std::nullopt, false, /*allow_unused=*/true);
-    variable_list result(tensors.size() + 1);
-    for (size_t i = 0, next = 0; i < tensors.size(); ++i) {
-      if (tensors[i].defined()) result[i] = found[next++];
-    }
+    variable_list result =
+        torch::autograd::grad(outputs, tensors, gradients, std::nullopt, false, /*allow_unused=*/true);
+    result.emplace_back();  // of the capsule
     return result;
   }
 };
@@ -83,7 +76,8 @@ std::vector<at::Tensor> recompute(const Computation& compute, const std::vector<
   variable_list tensors = inputs;
   tensors.insert(tensors.end(), parameters.begin(), parameters.end());
   return RecomputeFunction::apply(
-      tensors, c10::make_intrusive<Capsule>(compute, inputs.size(), parameters.at(0).device()));
+      at::TensorList(tensors),
+      c10::make_intrusive<Capsule>(compute, inputs.size(), parameters.at(0).device()));
 }
 
 }  // namespace trainer::model

@@ -128,7 +128,7 @@ bool run(const Job& job, report::ProgressPage& progress) {
   progress.begin(report::Phase::kLoading);
   const auto tokenizer =
       std::make_shared<const text::WordPiece>(text::WordPiece::load(job.spec.model.pretrained));
-  auto [model, report] = model::make_model(job, tokenizer->vocab_size());
+  auto [model, report] = model::make_model(job, {.vocab_size = tokenizer->vocab_size()});
   model->to(device);
 
   const auto train_set = data::open_text_classification(job, job.spec.data.train, tokenizer);

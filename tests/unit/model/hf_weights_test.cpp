@@ -157,10 +157,10 @@ TEST_CASE("model.pretrained must be a directory of a BERT that fits the job") {
                        Message("model.pretrained: " + dir.path.string() + " has no config.json" + hint));
   Job job = tiny_job();
   const std::string config = (kReferenceBert / "config.json").string();
-  CHECK_THROWS_MATCHES(make_model(job, 701), SpecError,
+  CHECK_THROWS_MATCHES(make_model(job, {.vocab_size = 701}), SpecError,
                        Message("model.pretrained: the tokenizer has 701 tokens; " + config +
                                " has vocab_size 700\n1 fault in the job spec"));
-  CHECK_NOTHROW(make_model(job, 700));
+  CHECK_NOTHROW(make_model(job, {.vocab_size = 700}));
   job.spec.data.max_length = 65;
   CHECK_THROWS_MATCHES(make_model(job), SpecError,
                        Message("data.max_length: got 65; " + config +
