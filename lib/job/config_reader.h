@@ -13,8 +13,8 @@ namespace trainer {
 // Far beyond use; they keep products of sizes, in bytes, within 64 bits.
 inline constexpr int64_t kMostLayers = 10'000, kMostChannels = 1'000'000, kMostRows = 100'000'000;
 
-// A Hugging Face config.json: reads keys of it and collects every fault. A key that is not there, or null, leaves the
-// value as it is.
+// A Hugging Face config.json: reads keys of it and collects every fault. A key that is not there, or null,
+// leaves the value as it is.
 class ConfigReader {
  public:
   using Json = nlohmann::ordered_json;

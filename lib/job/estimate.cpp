@@ -37,8 +37,8 @@ Estimate estimate(const Job& job, const DataSize& data) {
   e.parameters = e.trainable = cost.weights.count + cost.biases_and_norms.count;
   (spec.optimizer.decay_bias_and_norm ? e.decayed : e.spared) += cost.biases_and_norms;
   e.decayed += cost.weights;
-  // Where ATen multiplies (on GPUs, and in fp16), each use casts a matrix to the compute type and keeps the copy for
-  // backward; our CPU kernels cast while they pack, into scratch memory.
+  // Where ATen multiplies (on GPUs, and in fp16), each use casts a matrix to the compute type and keeps the
+  // copy for backward; our CPU kernels cast while they pack, into scratch memory.
   const bool copies =
       train.precision == spec::Precision::kFp16 || (train.precision == spec::Precision::kBf16 && job.cuda);
   e.weight_bytes = 4 * e.parameters + (copies ? 2 * cost.matrix_parameters : 0);

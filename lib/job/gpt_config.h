@@ -15,15 +15,15 @@ namespace trainer {
 struct RopeScaling {
   enum class Type { kNone, kLinear, kLlama3 } type = Type::kNone;
   double factor = 1;
-  // Of kLlama3: frequencies between original_max_positions / high_freq_factor and ... / low_freq_factor positions a
-  // turn are between scaled and not.
+  // Of kLlama3: frequencies between original_max_positions / high_freq_factor and ... / low_freq_factor
+  // positions a turn are between scaled and not.
   double low_freq_factor = 1, high_freq_factor = 4;
   double original_max_positions = 8192;
 };
 
-// A decoder in one of two forms that transformers has a class for: GPT-2's (GPT2LMHeadModel: learned positions,
-// LayerNorm, GELU or ReLU) and Llama's (LlamaForCausalLM: RoPE, RMSNorm, SwiGLU, grouped-query attention). Defaults
-// are those of GPT-2 (124M).
+// A decoder in one of two forms that transformers has a class for: GPT-2's (GPT2LMHeadModel: learned
+// positions, LayerNorm, GELU or ReLU) and Llama's (LlamaForCausalLM: RoPE, RMSNorm, SwiGLU, grouped-query
+// attention). Defaults are those of GPT-2 (124M).
 struct GptConfig {
   int64_t layers = 12;
   int64_t heads = 12;
@@ -40,7 +40,8 @@ struct GptConfig {
   spec::Positions positions = spec::Positions::kLearned;
   double rope_theta = 10000;
   RopeScaling rope_scaling;
-  // Of GPT-2's form both, and the norms': transformers' has all of them, so that without them zeros are saved.
+  // Of GPT-2's form both, and the norms': transformers' has all of them, so that without them zeros are
+  // saved.
   bool attention_bias = true, mlp_bias = true;
   bool tie_embeddings = true;
   double embedding_dropout = 0.1;
@@ -59,16 +60,17 @@ struct GptConfig {
   bool is_llama() const { return positions == spec::Positions::kRope; }
   bool is_gated() const { return activation == spec::Activation::kSwiglu; }
   bool has_norm_bias() const { return norm == spec::Norm::kLayer && attention_bias; }
-  // Of the embedding and the output layer: vocab_size, rounded up. Those over are zeros, no classes, and not saved.
+  // Of the embedding and the output layer: vocab_size, rounded up. Those over are zeros, no classes, and not
+  // saved.
   int64_t vocab_rows() const;
   int64_t qkv_size() const { return (heads + 2 * kv_heads) * head_dim; }
 
-  // Embeddings and the weights of linear layers; biases and norms. Queries, keys and values are one tensor, as are
-  // gate and up.
+  // Embeddings and the weights of linear layers; biases and norms. Queries, keys and values are one tensor,
+  // as are gate and up.
   ParameterCount weights() const;
   ParameterCount biases_and_norms() const;
-  // Multiply-accumulates × 2 of a forward pass as this program executes it, over all rows of the output layer.
-  // `pairs`: of tokens of which one attends to the other, the sum of L (L + 1) / 2.
+  // Multiply-accumulates × 2 of a forward pass as this program executes it, over all rows of the output
+  // layer. `pairs`: of tokens of which one attends to the other, the sum of L (L + 1) / 2.
   double forward_flops(double tokens, double pairs) const;
   // The config.json of a saved model.
   std::string to_hf_json() const;
@@ -76,9 +78,9 @@ struct GptConfig {
 
 class JobFaults;
 
-// The config of the job's model: of model.pretrained, or the preset with model.gpt's keys over it. Adds every fault,
-// by key. `tokenizer_vocab_size`: 0: not known; else ids below it must have embeddings, and it is the vocabulary of a
-// new model that says none.
+// The config of the job's model: of model.pretrained, or the preset with model.gpt's keys over it. Adds every
+// fault, by key. `tokenizer_vocab_size`: 0: not known; else ids below it must have embeddings, and it is the
+// vocabulary of a new model that says none.
 GptConfig load_gpt_config(const Job& job, JobFaults& faults, int64_t tokenizer_vocab_size = 0);
 // Throws them as SpecError.
 GptConfig load_gpt_config(const Job& job, int64_t tokenizer_vocab_size = 0);

@@ -26,8 +26,8 @@ class BertClassifier : public HfModel {
     Files tokenizer_files;
   };
 
-  // Parameters are allocated, not initialized: see hf_weights.h. Weights without the prefix "bert.", and norms named
-  // gamma and beta, are understood.
+  // Parameters are allocated, not initialized: see hf_weights.h. Weights without the prefix "bert.", and
+  // norms named gamma and beta, are understood.
   BertClassifier(BertConfig config, Options options);
 
   Output forward(const data::TextBatch& batch) override;

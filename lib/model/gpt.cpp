@@ -7,8 +7,8 @@
 #include "model/recompute.h"
 #include "model/rope.h"
 
-// B sequences, N tokens in all of them, C channels, I intermediate channels, H heads, Hkv key and value heads, D
-// channels a head, V tokens in the vocabulary.
+// B sequences, N tokens in all of them, C channels, I intermediate channels, H heads, Hkv key and value
+// heads, D channels a head, V tokens in the vocabulary.
 
 namespace trainer::model {
 namespace {
@@ -99,7 +99,8 @@ at::Tensor Gpt::mlp(const Layer& layer, const at::Tensor& x) const {
 
 Gpt::Stream Gpt::block(size_t i, const Stream& in, const data::TextBatch& batch, KvCache* cache) const {
   const Layer& layer = layers_[i];
-  // Sites of dropout: 0 the embedding's, then three a layer: the MLP's before it, attention's weights and output.
+  // Sites of dropout: 0 the embedding's, then three a layer: the MLP's before it, attention's weights and
+  // output.
   const auto site = static_cast<uint32_t>(3 * i);
   const auto residual_dropout = [&](uint32_t at) {
     return dropout_of(*this, config_.residual_dropout, batch.row_keys, at);
@@ -131,23 +132,26 @@ Gpt::Stream Gpt::block(size_t i, const Stream& in, const data::TextBatch& batch,
   return {mlp(layer, x), residual};
 }
 
+Gpt::Stream Gpt::recomputed_block(size_t i, const Stream& in,
+                                  const std::shared_ptr<const data::TextBatch>& batch) const {
+  const auto compute = [this, i, batch](const std::vector<at::Tensor>& inputs) {
+    const Stream out = block(i, {inputs.size() == 2 ? inputs[1] : at::Tensor(), inputs[0]}, *batch, nullptr);
+    return std::vector{out.residual, out.x};
+  };
+  std::vector<at::Tensor> inputs{in.residual};
+  if (in.x.defined()) inputs.push_back(in.x);
+  const Layer& l = layers_[i];
+  const auto out = recompute(
+      compute, inputs, defined({l.attention_norm, l.qkv, l.attention_output, l.mlp_norm, l.up, l.down}));
+  return {out[1], out[0]};
+}
+
 at::Tensor Gpt::hidden(const data::TextBatch& batch, KvCache* cache) const {
   Stream stream = embed(batch);
-  const auto kept = std::make_shared<const data::TextBatch>(batch);  // until backward
+  const bool recomputes = options_.recompute == spec::Recompute::kBlock && cache == nullptr;
+  const auto kept = recomputes ? std::make_shared<const data::TextBatch>(batch) : nullptr;  // until backward
   for (size_t i = 0; i < layers_.size(); ++i) {
-    if (options_.recompute == spec::Recompute::kBlock) {
-      const Layer& l = layers_[i];
-      const auto compute = [this, i, kept](const std::vector<at::Tensor>& inputs) {
-        const Stream out = block(i, {inputs[0], inputs[1]}, *kept, nullptr);
-        return std::vector{out.x, out.residual};
-      };
-      const auto out =
-          recompute(compute, {stream.x, stream.residual},
-                    defined({l.attention_norm, l.qkv, l.attention_output, l.mlp_norm, l.up, l.down}));
-      stream = {out[0], out[1]};
-    } else {
-      stream = block(i, stream, batch, cache);
-    }
+    stream = recomputes ? recomputed_block(i, stream, kept) : block(i, stream, batch, cache);
   }
   const auto site = static_cast<uint32_t>(3 * layers_.size());
   return kernels::dropout_add_norm(stream.x, stream.residual, norm(final_norm_), options_.compute_dtype,

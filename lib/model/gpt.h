@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,11 +14,12 @@
 
 namespace trainer::model {
 
-// transformers' GPT2LMHeadModel (Radford et al. 2019) or LlamaForCausalLM (Touvron et al. 2023, arXiv:2302.13971)
-// over packed tokens, by its config's form: pre-norm blocks of causal attention and an MLP. Parameters have
-// transformers' names, but queries, keys and values are one ("...self_attn.qkv_proj.weight" [(H + 2 Hkv) D, C]), so
-// are gate and up, and all weights are [C_out, C_in]. The loss is the sum of next-token cross-entropies over
-// batch.labels [N] (-100: none); logits never exist whole, so Output has none.
+// transformers' GPT2LMHeadModel (Radford et al. 2019) or LlamaForCausalLM (Touvron et al. 2023,
+// arXiv:2302.13971) over packed tokens, by its config's form: pre-norm blocks of causal attention and an MLP.
+// Parameters have transformers' names, but queries, keys and values are one ("...self_attn.qkv_proj.weight"
+// [(H + 2 Hkv) D, C]), so are gate and up, and all weights are [C_out, C_in]. The loss is the sum of
+// next-token cross-entropies over batch.labels [N] (-100: none); logits never exist whole, so Output has
+// none.
 class Gpt : public HfModel {
  public:
   struct Options {
@@ -57,7 +59,8 @@ class Gpt : public HfModel {
   struct Layer {
     Affine attention_norm, qkv, attention_output, mlp_norm, up, down;  // `up` is gate and up in SwiGLU
   };
-  // Between blocks: the last MLP's output [N, C] (undefined: none yet), not yet added to the residual [N, C] fp32.
+  // Between blocks: the last MLP's output [N, C] (undefined: none yet), not yet added to the residual [N, C]
+  // fp32.
   struct Stream {
     at::Tensor x, residual;
   };
@@ -65,6 +68,8 @@ class Gpt : public HfModel {
   kernels::Norm norm(const Affine& affine) const;
   Stream embed(const data::TextBatch& batch) const;
   Stream block(size_t layer, const Stream& in, const data::TextBatch& batch, KvCache* cache) const;
+  Stream recomputed_block(size_t layer, const Stream& in,
+                          const std::shared_ptr<const data::TextBatch>& batch) const;
   at::Tensor mlp(const Layer& layer, const at::Tensor& x) const;
   // The final norm's output, [N, C] in the compute type.
   at::Tensor hidden(const data::TextBatch& batch, KvCache* cache = nullptr) const;

@@ -12,8 +12,8 @@ namespace trainer::model {
 // A model that transformers has too.
 class HfModel : public Model {
  public:
-  // `per_parameter` (a tensor for each of parameters(), in order and of its shape: values or gradients) as views by
-  // transformers' names.
+  // `per_parameter` (a tensor for each of parameters(), in order and of its shape: values or gradients) as
+  // views by transformers' names.
   virtual NamedTensors hf_views(const std::vector<at::Tensor>& per_parameter) const = 0;
   // Fills a weight of a new model, as transformers does.
   virtual void initialize(const std::string& hf_name, const at::Tensor& weight,
@@ -27,9 +27,9 @@ class HfModel : public Model {
   virtual std::string shape_hint() const = 0;
 };
 
-// Initializes `model` where `files` (null: none) have no weight, else copies the weight, cast to fp32. The random
-// numbers are a function of `seed` alone. Throws CheckpointError with every shape that differs, by name; `where`
-// names the files.
+// Initializes `model` where `files` (null: none) have no weight, else copies the weight, cast to fp32. The
+// random numbers are a function of `seed` alone. Throws CheckpointError with every shape that differs, by
+// name; `where` names the files.
 LoadReport load_weights(HfModel& model, const WeightFiles* files, const std::string& where, uint64_t seed);
 
 }  // namespace trainer::model

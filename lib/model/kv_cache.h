@@ -23,8 +23,8 @@ class KvCache {
   // Drops all sequences but these, which then are 0, 1, ...: those that have ended cost nothing more.
   void keep(const std::vector<int64_t>& sequences);
 
-  // Of one layer: adds the keys and values of `counts` new tokens of each sequence, packed [N, Hkv, D], and attends
-  // with their queries [N, H, D]: causal within each sequence. Returns [N, H D].
+  // Of one layer: adds the keys and values of `counts` new tokens of each sequence, packed [N, Hkv, D], and
+  // attends with their queries [N, H, D]: causal within each sequence. Returns [N, H D].
   at::Tensor attend(size_t layer, const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                     const std::vector<int32_t>& counts);
   // After the last layer.

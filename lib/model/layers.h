@@ -30,7 +30,8 @@ kernels::Dropout dropout_of(const torch::nn::Module& module, double p, const at:
 // What kernels::linear applies of it: nothing of ReLU and SwiGLU.
 kernels::Activation fused_activation(spec::Activation activation);
 
-// [] 0 that depends on every parameter, even where one is inf; their gradients are zeros. The loss of an empty batch.
+// [] 0 that depends on every parameter, even where one is inf; their gradients are zeros. The loss of an
+// empty batch.
 at::Tensor zero_of(const std::vector<at::Tensor>& parameters);
 
 }  // namespace trainer::model

@@ -16,8 +16,8 @@
 namespace trainer::model {
 
 struct Output {
-  // [] fp32, sum over targets (B, or B × L if not single-label; a language model's: tokens with a label); undefined
-  // without labels.
+  // [] fp32, sum over targets (B, or B × L if not single-label; a language model's: tokens with a label);
+  // undefined without labels.
   at::Tensor loss_sum;
   at::Tensor logits;  // [B, L] fp32; of a language model undefined: they never exist whole
 };

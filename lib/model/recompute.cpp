@@ -12,7 +12,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The state of the device's default generator, which on CUDA dropout in attention draws from; on CPUs none does.
+// The state of the device's default generator, which on CUDA dropout in attention draws from; on CPUs none
+// does.
 at::Tensor generator_state(const c10::Device& device) {
   if (device.is_cpu()) return {};
   at::Generator generator = at::globalContext().defaultGenerator(device);

@@ -6,7 +6,8 @@
 #include "job/job.h"
 #include "model/gpt.h"
 
-// Small GPTs of both forms with weights larger than those of training's start, and ragged batches with labels.
+// Small GPTs of both forms with weights larger than those of training's start, and ragged batches with
+// labels.
 
 namespace trainer::model {
 
