@@ -334,7 +334,7 @@ double GptConfig::forward_flops(double tokens, double pairs) const {
   const auto context = static_cast<double>(heads * head_dim);
   const double linear = c * static_cast<double>(qkv_size()) + context * c + (is_gated() ? 3 : 2) * c * i;
   const double attention = 2 * pairs * context;  // q k^T, its product with v
-  const double head = c * static_cast<double>(vocab_rows());
+  const double head = c * static_cast<double>(vocab_size);
   return 2 * (static_cast<double>(layers) * (tokens * linear + attention) + tokens * head);
 }
 
@@ -386,15 +386,6 @@ GptConfig load_gpt_config(const Job& job, int64_t tokenizer_vocab_size) {
   GptConfig config = load_gpt_config(job, faults, tokenizer_vocab_size);
   faults.throw_if_any();
   return config;
-}
-
-ModelCost gpt_cost(const Job& job, double sequence_tokens, int64_t tokenizer_vocab_size) {
-  const GptConfig c = load_gpt_config(job, tokenizer_vocab_size);
-  return {.weights = c.weights(),
-          .biases_and_norms = c.biases_and_norms(),
-          .matrix_parameters = c.weights().count,
-          .forward_flops = c.forward_flops(sequence_tokens, sequence_tokens * (sequence_tokens + 1) / 2),
-          .activation_bytes = 0};
 }
 
 }  // namespace trainer

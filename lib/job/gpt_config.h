@@ -69,7 +69,7 @@ struct GptConfig {
   // as are gate and up.
   ParameterCount weights() const;
   ParameterCount biases_and_norms() const;
-  // Multiply-accumulates × 2 of a forward pass as this program executes it, over all rows of the output
+  // Multiply-accumulates × 2 of a forward pass as this program executes it, without the rows that pad the output
   // layer. `pairs`: of tokens of which one attends to the other, the sum of L (L + 1) / 2.
   double forward_flops(double tokens, double pairs) const;
   // The config.json of a saved model.
