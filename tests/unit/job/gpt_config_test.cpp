@@ -137,8 +137,7 @@ TEST_CASE("all that would change a GPT's result and is not supported is refused"
                   {"rope_parameters: got " + bad + rope});
   }
   check_refused(R"({"model_type": "llama", "hidden_size": 10})",
-                {"hidden_size: got 10; expected a multiple of num_attention_heads (32)",
-                 "head_dim: got nothing; expected an even number, but it is 0"});
+                {"hidden_size: got 10; expected a multiple of num_attention_heads (32)"});
 }
 
 TEST_CASE("the presets have as many parameters as the models they are named after") {
@@ -176,16 +175,54 @@ TEST_CASE("a new model's shape: the job's keys over the preset's, the vocabulary
 }
 
 TEST_CASE("a shape that cannot be is refused, all faults together, at their places") {
-  check_new_refused("heads: 5, kv_heads: 2, hidden_size: 64, max_positions: 100, vocab_size: 9",
-                    "job.yaml:1:28: model.gpt.heads: got 5; expected a divisor of hidden_size (64)\n"
-                    "job.yaml:1:38: model.gpt.kv_heads: got 2; expected a divisor of heads (5)\n",
-                    10);
   const std::string forms =
       ": transformers has learned positions with norm layer, kv_heads as heads, and activation gelu_tanh, "
-      "gelu or "
-      "relu (gpt2), or positions rope with norm rms and activation swiglu (llama)\n";
-  check_new_refused("norm: rms, kv_heads: 6", "job.yaml" + forms);
-  check_new_refused("positions: rope, heads: 256", "job.yaml" + forms);
+      "gelu or relu (gpt2), or positions rope with norm rms and activation swiglu (llama)\n";
+  check_new_refused("heads: 5, kv_heads: 2, hidden_size: 64, max_positions: 100, vocab_size: 9",
+                    "job.yaml: data.max_length: got 128; the model has max_positions 100\n"
+                    "job.yaml:1:33: model.gpt.heads: got 5; expected a divisor of hidden_size (64)\n"
+                    "job.yaml:1:46: model.gpt.kv_heads: got 2; expected a divisor of heads (5)\n"
+                    "job.yaml:1:46: model.gpt.kv_heads: got 2 with positions learned; expected 5" +
+                        forms +
+                        "job.yaml:1:98: model.gpt.vocab_size: got 9; the tokenizer has 10 tokens\n"
+                        "5 faults in job.yaml",
+                    10);
+  check_new_refused("norm: rms, activation: swiglu",
+                    "job.yaml:1:32: model.gpt.norm: got rms with positions learned; expected layer" + forms +
+                        "job.yaml:1:49: model.gpt.activation: got swiglu with positions learned; expected "
+                        "gelu_tanh, gelu or relu" +
+                        forms + "2 faults in job.yaml");
+  check_new_refused(
+      "positions: rope, heads: 256",
+      "job.yaml: model.gpt.norm: got layer with positions rope; expected rms" + forms +
+          "job.yaml: model.gpt.activation: got gelu_tanh with positions rope; expected swiglu" + forms +
+          "job.yaml:1:50: model.gpt.heads: got 256, 3 channels each; expected an even number of "
+          "them with positions rope\n3 faults in job.yaml");
+}
+
+TEST_CASE("what a job asks of a pretrained GPT and it lacks is refused, all together") {
+  const TemporaryDirectory dir;
+  const std::string path =
+      dir.write("config.json", R"({"model_type": "llama", "vocab_size": 9, "max_position_embeddings": 31})");
+  Job job;
+  job.spec.model.type = spec::ModelType::kGpt;
+  job.spec.model.pretrained = dir.path.string();
+  job.spec.model.hidden_dropout = 0.5;
+  job.spec.data.max_length = 31;
+  const GptConfig config = load_gpt_config(job, 9);
+  CHECK(config.vocab_rows() == 64);
+  CHECK(config.residual_dropout == 0.5);
+  CHECK(config.embedding_dropout == 0.5);
+  CHECK(config.attention_dropout == 0);
+  job.spec.data.max_length = 32;
+  CHECK_THROWS_MATCHES(load_gpt_config(job, 10), SpecError,
+                       Message("data.max_length: got 32; " + path + " has 31 positions\n" +
+                               "model.pretrained: the tokenizer has 10 tokens; " + path +
+                               " has vocab_size 9\n2 faults in the job spec"));
+  job.spec.model.pretrained = "/nowhere";
+  CHECK_THROWS_MATCHES(load_gpt_config(job), SpecError,
+                       Message("model.pretrained: /nowhere/config.json: cannot open: No such file or "
+                               "directory\n1 fault in the job spec"));
 }
 
 }  // namespace trainer

@@ -211,9 +211,9 @@ TEST_CASE("a GPT's parameters are those that its config counts, biases and norms
 }
 
 TEST_CASE("a GPT's floating-point operations are those of its matrix products, attention's causal half") {
-  // C = 32, I = 48, 2 layers, V = 128 with padding; lengths 2 and 3: N = 5, pairs = 3 + 6. By hand. GPT-2's
+  // C = 32, I = 48, 2 layers, V = 100; lengths 2 and 3: N = 5, pairs = 3 + 6. By hand. GPT-2's
   // form: queries, keys, values 3 C; Llama's: 4 heads of 8 and 2 x 2; output C; MLP 2 I or 3 I.
-  const double attention = 2 * 2 * 9 * 32, head = 5 * 32 * 128;
+  const double attention = 2 * 2 * 9 * 32, head = 5 * 32 * 100;
   CHECK(make_gpt(gpt_job(false))->forward_flops({2, 3}) ==
         2 * (2 * 5 * 32 * (3 * 32 + 32 + 2 * 48) + attention + head));
   CHECK(make_gpt(gpt_job(true))->forward_flops({2, 3}) ==
