@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,27 @@ std::optional<std::string> own_program(const std::string& name) {
   return found ? std::optional(found->string()) : std::nullopt;
 }
 
+// Python's own words for what is no Python are odd ones.
+void check_is_python(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (fs::exists(path / "__main__.py", error)) return;
+    fail<SpecError>("launch: {} is a directory; expected a program (or a directory with a __main__.py)",
+                    spec::shown(path.string()));
+  }
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  const bool is_other = line.starts_with(
+                            "\x7f"
+                            "ELF") ||
+                        (line.starts_with("#!") && line.find("python") == std::string::npos);
+  if (!is_other) return;
+  fail<SpecError>(
+      "launch: {} may not be executed, and is no Python script: it begins with {}\n  hint: chmod +x {}",
+      spec::shown(path.string()), spec::shown(line.substr(0, 40)), path.string());
+}
+
 std::vector<std::string> worker_command(const ProgramFlags& flags) {
   std::vector<std::string> command = flags.command;
   const std::string& program = command.front();
@@ -96,6 +118,7 @@ std::vector<std::string> worker_command(const ProgramFlags& flags) {
   } else if (const auto own = own_program(program)) {
     command.front() = *own;
   } else if (std::error_code error; fs::exists(program, error)) {
+    check_is_python(program);
     command.insert(command.begin(), {python(), "-u"});
   } else {
     fail<SpecError>("launch: no program {}: not a file here{}", spec::shown(program),

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "libtorch.h"
 #include "report_error.h"
+#include "spec/fault.h"
 #include "torch_library.h"
 
 namespace {
@@ -39,6 +40,32 @@ std::string version() {
   }
 }
 
+// The first flag that the subcommand does not have, with the one that may have been meant.
+std::string unknown_flag(const CLI::App& cli, const std::vector<std::string>& arguments) {
+  const auto commands = cli.get_subcommands([&](const CLI::App* command) {
+    return !arguments.empty() && command->get_name() == arguments.front();
+  });
+  if (commands.empty()) return "";
+  const CLI::App* command = commands.front();
+  for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string& argument = arguments[i];
+    if (argument.size() < 2 || argument[0] != '-') continue;
+    const std::string name =
+        argument[1] == '-' ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
+    if (const CLI::Option* option = command->get_option_no_throw(name)) {
+      if (name == argument && option->get_items_expected_max() > 0) ++i;
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& long_name : option->get_lnames()) names.push_back("--" + long_name);
+    }
+    return fmt::format("trainer {}: no flag {}{}", arguments.front(), name,
+                       trainer::spec::did_you_mean(name, {names.begin(), names.end()}));
+  }
+  return "";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,9 +87,18 @@ int main(int argc, char** argv) {
   trainer::app::add_init(cli, command);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   take_program(arguments);
+  const std::vector<std::string> as_given = arguments;
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     cli.parse(std::move(arguments));
+  } catch (const CLI::ExtrasError& error) {
+    const std::string unknown = unknown_flag(cli, as_given);
+    if (unknown.empty()) {
+      cli.exit(error);
+    } else {
+      fmt::print(stderr, "{}\n", unknown);
+    }
+    return static_cast<int>(trainer::ExitCode::kUsage);
   } catch (const CLI::ParseError& error) {
     const int code = cli.exit(error);
     return code == 0 ? 0 : static_cast<int>(trainer::ExitCode::kUsage);

@@ -12,6 +12,7 @@
 #include "launch/agent.h"
 #include "launch/plan/plan.h"
 #include "launch_flags.h"
+#include "net/address.h"
 #include "spec/load.h"
 #include "spec/starter.h"
 #include "torch_library.h"
@@ -60,6 +61,7 @@ void add_check(CLI::App& cli, std::function<int()>& command) {
         plan.log_dir = plan.output_dir / "logs";
         return launch::run_agent(plan).code;
       }
+      if (!plan.interface.empty()) static_cast<void>(net::address_of_interface(plan.interface));
       return run_torch_command({"check", flags->job_path, flags->overrides, launch::planned_world(plan)});
     };
   });

@@ -48,17 +48,17 @@ void PreemptTrigger::watch_directory() {
     std::array<char, 4096> events;
     while (::read(inotify_.get(), events.data(), events.size()) > 0) {
     }
-    check_file();
+    check_file("");
   });
-  loop_.defer([this] { check_file(); });  // it may be there already
+  loop_.defer([this] { check_file(", there before the job was: remove it to run"); });
 }
 
-void PreemptTrigger::check_file() {
+void PreemptTrigger::check_file(const char* when) {
   std::error_code error;
   if (!inotify_.is_open() || !fs::exists(file_, error) || fs::is_directory(file_, error)) return;
   loop_.remove(inotify_.get());
   inotify_.reset();
-  on_preempt_("launch.preempt_file " + file_);
+  on_preempt_("launch.preempt_file " + file_ + when);
 }
 
 }  // namespace trainer::launch

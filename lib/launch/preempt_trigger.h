@@ -21,7 +21,7 @@ class PreemptTrigger {
   PreemptTrigger& operator=(const PreemptTrigger&) = delete;
 
  private:
-  void check_file();
+  void check_file(const char* when);
   void watch_directory();
 
   EventLoop& loop_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -80,6 +81,8 @@ void WorkerGroup::start_worker(int64_t local_rank) {
 
   process::SpawnOptions options;
   options.signal_mask = context_.worker_mask;
+  // A terminal would stop who reads it from another session.
+  if (::isatty(0) != 1) options.input = 0;
   options.inherited_fds = {progress.fd()};
   const Placement& placement = context_.setup.placement;
   if (!placement.workers.empty()) {

@@ -13,13 +13,14 @@ namespace trainer::process {
 // What a child has of its own, beyond its arguments and environment.
 struct SpawnOptions {
   sigset_t signal_mask;
+  int input = -1;                  // its standard input; -1: /dev/null
   std::vector<int> inherited_fds;  // it keeps them, under the same numbers; others close on exec, or should
   // Where it may run and which NUMA nodes it takes memory from while they have some; empty: as the caller.
   std::vector<int> cpus;
   std::vector<int> memory_nodes;
 };
 
-// A child that leads a session and process group of its own, reads /dev/null, and is killed when the thread
+// A child that leads a session and process group of its own, and is killed when the thread
 // that spawned it ends. The read ends of its output are non-blocking.
 struct Process {
   pid_t pid = 0;

@@ -323,7 +323,9 @@ void describe(V& v, Launch& l) {
     "Restarts of the job after failed workers, whichever node's");
   v("max_restarts_without_progress", l.max_restarts_without_progress,
     at_least(1).at_most(kMillion).in("restarts"),
-    "Restarts in a row without a new training step, after which the job fails");
+    "Restarts in a row without a new training step, after which the job fails; programs other than trainer "
+    "run's "
+    "workers tell no steps");
   v("hang_timeout_s", l.hang_timeout_s,
     at_least(-1).at_most(kMillion).in("s").also({"hang_timeout", "watchdog_timeout_s"}),
     "Time without a sign of progress after which a worker of trainer run hangs, and the attempt ends; 0: "

@@ -178,7 +178,15 @@ class Torchrun(unittest.TestCase):
         self.assertEqual(self.refused(), "launch: no program; expected trainer launch [flags] [--] PROGRAM [ARGS...]")
         self.assertEqual(self.refused("no_such.py"), "launch: no program \"no_such.py\": not a file here, nor a command on PATH")
         self.assertEqual(self.refused("./none"), "launch: no program \"./none\": not a file here")
-        self.assertIn("--no-such-flag", self.refused("--no-such-flag", "x", "program"))
+        self.assertEqual(self.refused("--no-such-flag", "x", "program"), "trainer launch: no flag --no-such-flag")
+        self.assertEqual(self.refused("--max-restarts", 1, "--nporc-per-node", 2, "true"),
+                         "trainer launch: no flag --nporc-per-node; did you mean --nproc-per-node?")
+        self.assertEqual(self.refused("/tmp"), "launch: \"/tmp\" is a directory; expected a program (or a directory with a "
+                                               "__main__.py)")
+        script = self.path / "script.sh"
+        script.write_text("#!/bin/sh\n")
+        self.assertEqual(self.refused("./script.sh"), "launch: \"./script.sh\" may not be executed, and is no Python script: it "
+                                                      "begins with \"#!/bin/sh\"\n  hint: chmod +x ./script.sh")
         self.assertIn("got \"A\"; expected NAME=VALUE", self.refused("--env", "A", "true"))
         self.assertIn("launch.log_dir: cannot make a directory in /proc/none: ", self.refused("--log-dir", "/proc/none", "true"))
         self.assertIn("launch: no python to run the program with\n", self.refused(self.script, PATH="/none", VIRTUAL_ENV="/none"))

@@ -99,30 +99,44 @@ void resolve_meeting(const spec::Launch& launch, WorkerPlan& plan) {
   plan.node_rank = plan.min_nodes == plan.max_nodes ? launch.node_rank.value_or(-1) : -1;
 }
 
-// By local rank, of torchrun's "3" or "0:1,1:2" (whose other ranks have none; ranks that are not here are other
-// nodes').
-std::vector<Streams> by_rank(std::string_view text, int64_t nproc) {
+// Ranks that are not here may be those of a larger node; when all are, it is a mistake.
+void check_ranks(const char* key, const std::vector<int64_t>& ranks, const WorkerPlan& plan) {
+  const auto is_here = [&](int64_t rank) { return rank < plan.nproc; };
+  if (ranks.empty() || plan.max_nodes > 1 || std::any_of(ranks.begin(), ranks.end(), is_here)) return;
+  fail<SpecError>("launch.{}: got local rank {}; expected 0{} ({} worker{})", key, ranks.front(),
+                  plan.nproc == 1 ? "" : fmt::format(" to {}", plan.nproc - 1), plan.nproc,
+                  plan.nproc == 1 ? "" : "s");
+}
+
+// By local rank, of torchrun's "3" or "0:1,1:2" (whose other ranks have none).
+std::vector<Streams> by_rank(const char* key, std::string_view text, const WorkerPlan& plan) {
+  const int64_t nproc = plan.nproc;
   std::vector<Streams> streams(static_cast<size_t>(nproc), 0);
   if (text.find(':') == std::string_view::npos) {
     std::fill(streams.begin(), streams.end(), static_cast<Streams>(to_integer(text).value_or(0)));
     return streams;
   }
+  std::vector<int64_t> ranks;
   for (const std::string_view item : split(text)) {
     const size_t colon = item.find(':');
-    const auto rank = static_cast<uint64_t>(to_integer(item.substr(0, colon)).value_or(-1));
-    if (rank < streams.size())
-      streams[rank] = static_cast<Streams>(to_integer(item.substr(colon + 1)).value_or(0));
+    const int64_t rank = to_integer(item.substr(0, colon)).value_or(-1);
+    ranks.push_back(rank);
+    if (rank >= 0 && rank < nproc)
+      streams[static_cast<size_t>(rank)] =
+          static_cast<Streams>(to_integer(item.substr(colon + 1)).value_or(0));
   }
+  check_ranks(key, ranks, plan);
   return streams;
 }
 
 void resolve_output(const spec::Launch& launch, WorkerPlan& plan) {
-  const std::vector<Streams> redirected = by_rank(launch.redirects, plan.nproc);
-  const std::vector<Streams> teed = by_rank(launch.tee, plan.nproc);
+  const std::vector<Streams> redirected = by_rank("redirects", launch.redirects, plan);
+  const std::vector<Streams> teed = by_rank("tee", launch.tee, plan);
   for (size_t i = 0; i < redirected.size(); ++i) plan.file_only.push_back(redirected[i] & ~teed[i]);
   // torchrun logs only what is redirected or teed; here a failure's report reads the logs, so all is logged.
   plan.log_to_files = launch.log_dir != "/dev/null";
   plan.files.assign(redirected.size(), plan.log_to_files ? 3 : 0);
+  check_ranks("local_ranks_filter", launch.local_ranks_filter, plan);
   plan.shown_ranks = launch.local_ranks_filter;
   plan.log_max_bytes = launch.log_max_mb << 20;
   plan.stdout_filters = launch.duplicate_stdout_filters;
@@ -230,7 +244,11 @@ WorkerPlan plan_workers(const spec::Launch& launch, const std::optional<spec::Ha
   plan.token = launch.token;
 
   resolve_nodes(launch.nnodes.value_or("1"), plan);
-  if (plan.max_nodes > 1) resolve_meeting(launch, plan);
+  if (plan.max_nodes > 1) {
+    resolve_meeting(launch, plan);
+  } else if (!launch.rdzv_endpoint.empty()) {  // of no use, but what is wrong is said
+    static_cast<void>(net::parse_endpoints(launch.rdzv_endpoint, "launch.rdzv_endpoint", kRendezvousPort));
+  }
   plan.local_addr = launch.local_addr;
   plan.interface = launch.interface;
   plan.network = launch.network;

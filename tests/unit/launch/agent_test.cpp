@@ -61,6 +61,7 @@ class Driver {
     if (pid == 0) {
       ::setpgid(0, 0);
       if (::chdir(directory.c_str()) != 0) ::_exit(99);
+      ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
       ::dup2(::open(output.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), 1);
       ::dup2(::open("err", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), 2);
       ::execv(argv[0], argv.data());
@@ -137,6 +138,15 @@ TEST_CASE("a single worker's lines have no prefix, and its standard input is emp
   Driver driver("", "cat; readlink /proc/self/fd/0; printf 'no newline'");
   REQUIRE(driver.wait() == 0);
   CHECK(driver.out() == "/dev/null\nno newline\n");
+}
+
+TEST_CASE("a worker reads the agent's standard input, unless that is a terminal") {
+  Driver piped("", "echo hello | " AGENT_DRIVER " -- cat");
+  REQUIRE(piped.wait() == 0);
+  CHECK(piped.out() == "hello\n");
+  Driver terminal("", "script -qec '" AGENT_DRIVER " -- readlink /proc/self/fd/0' /dev/null");
+  REQUIRE(terminal.wait() == 0);
+  CHECK_THAT(terminal.out(), Contains("/dev/null"));
 }
 
 TEST_CASE("workers get the contract's variables, a session of their own and no signals blocked") {
@@ -271,8 +281,16 @@ TEST_CASE("workers that all end as preempted give that code") {
   CHECK(driver.wait() == 75);
 }
 
+TEST_CASE("a notice that is there before the job stops it, and says so") {
+  TemporaryDirectory dir;
+  std::ofstream(dir.path / "notice");
+  Driver driver("preempt_file=" + (dir.path / "notice").string(), "exec sleep 100");
+  CHECK(driver.wait() == 75);
+  CHECK_THAT(driver.err(), Contains("/notice, there before the job was: remove it to run"));
+}
+
 TEST_CASE("a second Ctrl-C kills at once") {
-  Driver driver("nproc=2 grace_s=100", "trap '' TERM; " + kReady + "while :; do sleep 0.01; done");
+  Driver driver("nproc=2 grace_s=100", "trap '' TERM INT; " + kReady + "while :; do sleep 0.01; done");
   REQUIRE(driver.ready(2));
   ::kill(driver.pid, SIGINT);
   REQUIRE(eventually([&] { return driver.err().find("again to kill") != std::string::npos; }));
@@ -405,8 +423,10 @@ TEST_CASE(
                     "while [ ! -e go ]; do sleep 0.01; done; echo the end",
                 fifo);
   REQUIRE(driver.ready(2));  // they have written all
-  for (const char* rank : {"0", "1"})
-    CHECK(fs::file_size(driver.dir.path / "logs/attempt_0" / rank / "stdout.log") == 10'000'000);
+  for (const char* rank : {"0", "1"}) {
+    const fs::path log = driver.dir.path / "logs/attempt_0" / rank / "stdout.log";
+    CHECK(eventually([&] { return fs::file_size(log) == 10'000'000; }));
+  }
   std::string text;
   const auto read_until = [&](const std::string& words) {
     std::array<char, 65536> buffer;

@@ -40,6 +40,10 @@ struct Variable {
   ~Variable() { before ? ::setenv(name, before->c_str(), 1) : ::unsetenv(name); }
 };
 
+void faulty(const spec::Launch& launch, const std::string& message) {
+  CHECK_THROWS_MATCHES(plan(launch, machine(1, 0)), SpecError, Message(message));
+}
+
 }  // namespace
 
 TEST_CASE("auto is one worker a GPU, or one in all without GPUs") {
@@ -122,9 +126,6 @@ TEST_CASE("a single node meets nobody") {
 }
 
 TEST_CASE("what does not fit of nodes is named by its key") {
-  const auto faulty = [](const spec::Launch& launch, const std::string& message) {
-    CHECK_THROWS_MATCHES(plan(launch, machine(1, 0)), SpecError, Message(message));
-  };
   spec::Launch launch;
   for (const char* nodes : {"0", "3:2", "10001", "1:x", ""}) {
     launch.nnodes = nodes;
@@ -176,6 +177,31 @@ TEST_CASE("redirects and tee say by local rank what the console does not show") 
   p = plan(launch, machine(1, 0));
   CHECK_FALSE(p.log_to_files);
   CHECK(p.files == std::vector<Streams>{0, 0});
+}
+
+TEST_CASE("local ranks none of which is here are named") {
+  spec::Launch launch;
+  launch.nproc_per_node = "2";
+  launch.redirects = "7:1";
+  faulty(launch, "launch.redirects: got local rank 7; expected 0 to 1 (2 workers)");
+  launch.redirects = "1:1";
+  launch.tee = "9:3";
+  faulty(launch, "launch.tee: got local rank 9; expected 0 to 1 (2 workers)");
+  launch.tee = "0";
+  launch.local_ranks_filter = {9};
+  launch.nproc_per_node = "1";
+  launch.redirects = "0";
+  faulty(launch, "launch.local_ranks_filter: got local rank 9; expected 0 (1 worker)");
+  launch.local_ranks_filter = {9, 0};  // of a larger node, too
+  CHECK(plan(launch, machine(1, 0)).shown_ranks == std::vector<int64_t>{9, 0});
+}
+
+TEST_CASE("an endpoint is read where one node needs none, too") {
+  spec::Launch launch;
+  launch.rdzv_endpoint = "a b";
+  faulty(launch,
+         "launch.rdzv_endpoint: got \"a b\": a host has no spaces, slashes or brackets in it; expected host, "
+         "host:port or [IPv6 address]:port");
 }
 
 TEST_CASE("signals are named, with or without SIG") {
