@@ -113,6 +113,11 @@ if [ ! -s data/mrpc/train.tsv ] || [ ! -s data/mrpc/dev.tsv ] || ! done_since mr
   run "data: data/mrpc (stand-in for MRPC)" "" .venv/bin/python "${maker[0]}" data/mrpc
   mark_done mrpc "${maker[@]}"
 fi
+text_maker=scripts/make_text_standin.py
+if [ ! -s data/shakespeare/input.txt ] || ! done_since shakespeare "$text_maker"; then
+  run "data: data/shakespeare (stand-in for Shakespeare)" "" .venv/bin/python "$text_maker" data/shakespeare
+  mark_done shakespeare "$text_maker"
+fi
 
 options=()
 [ -z "${TRAINER_CUDA:-}" ] || options+=("-DTRAINER_CUDA=$TRAINER_CUDA")

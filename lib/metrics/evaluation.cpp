@@ -26,6 +26,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 //                 false positives, false negatives, true negatives
 //   regression    [1] sum of squared errors
 enum Count { kLossSum, kTargets, kSamples, kOfProblem };
+constexpr int kBytes = kSamples;  // of a language model, in the place of samples
 
 int64_t num_counts(ProblemType problem, int64_t labels) {
   switch (problem) {
@@ -174,13 +175,13 @@ double correlation(Metric metric, const at::Tensor& rows, int64_t labels) {
 
 }  // namespace
 
-EvaluationMetrics::EvaluationMetrics(ProblemType problem, int64_t num_labels, std::vector<Metric> wanted,
+ClassificationMetrics::ClassificationMetrics(ProblemType problem, int64_t num_labels, std::vector<Metric> wanted,
                                      at::Device device)
-    : problem_(problem),
+    : EvaluationMetrics(torch::zeros({num_counts(problem, num_labels)}, torch::dtype(at::kDouble).device(device))),
+      problem_(problem),
       num_labels_(num_labels),
       wanted_(std::move(wanted)),
-      needs_rows_(std::any_of(wanted_.begin(), wanted_.end(), is_correlation)),
-      counts_(torch::zeros({num_counts(problem, num_labels)}, torch::dtype(at::kDouble).device(device))) {
+      needs_rows_(std::any_of(wanted_.begin(), wanted_.end(), is_correlation)) {
   for (const Metric metric : wanted_) {
     if (is_defined(metric, problem)) continue;
     fail<SpecError>(
@@ -190,7 +191,7 @@ EvaluationMetrics::EvaluationMetrics(ProblemType problem, int64_t num_labels, st
   }
 }
 
-void EvaluationMetrics::add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) {
+void ClassificationMetrics::add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) {
   const int64_t batch = logits.size(0);
   if (batch == 0) return;
   const at::NoGradGuard no_grad;
@@ -223,11 +224,11 @@ void EvaluationMetrics::add(const at::Tensor& logits, const at::Tensor& labels, 
   }
 }
 
-at::Tensor EvaluationMetrics::rows() const {
+at::Tensor ClassificationMetrics::rows() const {
   return rows_.empty() ? torch::zeros({0, 2 * num_labels_}, counts_.options()) : torch::cat(rows_);
 }
 
-std::map<Metric, double> EvaluationMetrics::compute(const at::Tensor& all_rows) const {
+std::map<Metric, double> ClassificationMetrics::compute(const at::Tensor& all_rows) const {
   const at::Tensor on_host = counts_.cpu();
   const std::span<const double> counts(on_host.const_data_ptr<double>(),
                                        static_cast<size_t>(on_host.numel()));
@@ -252,13 +253,54 @@ std::map<Metric, double> EvaluationMetrics::compute(const at::Tensor& all_rows) 
   return values;
 }
 
+LanguageMetrics::LanguageMetrics(std::vector<Metric> wanted, const at::Tensor& token_bytes, at::Device device)
+    : EvaluationMetrics(torch::zeros({3}, torch::dtype(at::kDouble).device(device))), wanted_(std::move(wanted)) {
+  if (std::count(wanted_.begin(), wanted_.end(), Metric::kBitsPerByte) > 0) token_bytes_ = token_bytes.to(device);
+}
+
+void LanguageMetrics::add(const at::Tensor&, const at::Tensor& labels, const at::Tensor& loss_sum) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor is_target = labels >= 0;
+  counts_[kLossSum].add_(loss_sum);
+  counts_[kTargets].add_(is_target.sum());
+  if (token_bytes_.defined()) {
+    counts_[kBytes].add_((token_bytes_.index_select(0, labels.clamp_min(0)) * is_target).sum());
+  }
+}
+
+at::Tensor LanguageMetrics::rows() const {
+  return torch::zeros({0, 1}, counts_.options());
+}
+
+std::map<Metric, double> LanguageMetrics::compute(const at::Tensor&) const {
+  const at::Tensor on_host = counts_.cpu();
+  const double* counts = on_host.const_data_ptr<double>();
+  const double loss = counts[kLossSum] / counts[kTargets];  // 0 ÷ 0 is NaN
+  std::map<Metric, double> values;
+  for (const Metric metric : wanted_) {
+    values[metric] = metric == Metric::kLoss         ? loss
+                     : metric == Metric::kPerplexity ? std::exp(loss)
+                                                     : counts[kLossSum] / std::log(2.0) / counts[kBytes];
+  }
+  return values;
+}
+
 bool is_defined(Metric metric, ProblemType problem) {
   if (metric == Metric::kLoss) return true;
+  if (metric == Metric::kPerplexity || metric == Metric::kBitsPerByte) return false;
   return (is_correlation(metric) || metric == Metric::kMse) == (problem == ProblemType::kRegression);
 }
 
 bool larger_is_better(Metric metric) {
-  return metric != Metric::kLoss && metric != Metric::kMse;
+  switch (metric) {
+    case Metric::kLoss:
+    case Metric::kMse:
+    case Metric::kPerplexity:
+    case Metric::kBitsPerByte:
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace trainer::metrics

@@ -12,10 +12,26 @@
 
 namespace trainer::metrics {
 
-// Metrics of an evaluation, equal to scikit-learn's and scipy's on the whole data set, never averages of
-// averages. Counts are plain fp64 sums, so that ranks sum them with one all-reduce; the correlations need
-// every prediction, gathered: Spearman for its ranks, Pearson because sums of squares cancel where the values
-// are far from 0.
+// What an evaluation counts. Counts are plain fp64 sums, so that ranks sum them with one all-reduce; metrics are computed
+// from sums over all samples, never averages of averages. NaN without samples.
+class EvaluationMetrics {
+ public:
+  virtual ~EvaluationMetrics() = default;
+  // logits: [B, L], undefined for a language model; labels: as data::TextBatch; loss_sum: []; all on `device`; B may be 0.
+  // No device sync.
+  virtual void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) = 0;
+  at::Tensor& counts() { return counts_; }  // [K] fp64, to be summed over ranks
+  virtual at::Tensor rows() const = 0;      // [n, R] fp64, what can not be summed: to be gathered from all ranks
+  // `all_rows`: rows() of all ranks, in any order. Waits for the device.
+  virtual std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const = 0;
+
+ protected:
+  explicit EvaluationMetrics(at::Tensor counts) : counts_(std::move(counts)) {}
+  at::Tensor counts_;
+};
+
+// Equal to scikit-learn's and scipy's on the whole data set. The correlations need every prediction, gathered: Spearman
+// for its ranks, Pearson because sums of squares cancel where the values are far from 0.
 //
 //   loss      loss sum ÷ number of targets
 //   accuracy  single label: of the arg max; multi-label: of the whole row (scikit-learn's subset accuracy)
@@ -25,28 +41,43 @@ namespace trainer::metrics {
 //   pearson, spearman, mse
 //             regression, mean over the outputs; the correlations are NaN of fewer than two rows and of
 //             constants
-// Everything is NaN without samples. A multi-label decision is logit > 0.
-class EvaluationMetrics {
+// A multi-label decision is logit > 0.
+class ClassificationMetrics : public EvaluationMetrics {
  public:
   // Throws SpecError when a wanted metric is not defined for the problem.
-  EvaluationMetrics(spec::ProblemType problem, int64_t num_labels, std::vector<spec::Metric> wanted,
-                    at::Device device = at::kCPU);
+  ClassificationMetrics(spec::ProblemType problem, int64_t num_labels, std::vector<spec::Metric> wanted,
+                        at::Device device = at::kCPU);
 
-  // logits: [B, L]; labels: as data::TextBatch; loss_sum: []; all on `device`; B may be 0. No device sync.
-  void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum);
-
-  at::Tensor& counts() { return counts_; }  // [K] fp64, to be summed over ranks
-  at::Tensor rows() const;  // [n, 2 L] fp64 predictions and labels; [0, 2 L] unless a metric needs them
-  // `all_rows`: rows() of all ranks, in any order. Waits for the device.
-  std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const;
+  void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) override;
+  // [n, 2 L] predictions and labels; [0, 2 L] unless a metric needs them
+  at::Tensor rows() const override;
+  std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const override;
 
  private:
   spec::ProblemType problem_;
   int64_t num_labels_;
   std::vector<spec::Metric> wanted_;
   bool needs_rows_;
-  at::Tensor counts_;
   std::vector<at::Tensor> rows_;
+};
+
+// Of a language model, over all targets (tokens with a label that is not -100).
+//
+//   loss           mean negative log-likelihood of a token, in nats
+//   perplexity     exp(loss)
+//   bits_per_byte  of the text that the tokens stand for: loss sum ÷ ln 2 ÷ bytes; comparable between tokenizers
+class LanguageMetrics : public EvaluationMetrics {
+ public:
+  // token_bytes: [V] int32, the bytes that a token stands for; only bits_per_byte needs it.
+  LanguageMetrics(std::vector<spec::Metric> wanted, const at::Tensor& token_bytes, at::Device device = at::kCPU);
+
+  void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) override;
+  at::Tensor rows() const override;
+  std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const override;
+
+ private:
+  std::vector<spec::Metric> wanted_;
+  at::Tensor token_bytes_;
 };
 
 // Whether the metric is defined for the problem.

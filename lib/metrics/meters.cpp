@@ -1,8 +1,11 @@
 #include "metrics/meters.h"
 
+#include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "core/file.h"
@@ -102,6 +105,21 @@ std::optional<double> peak_flops(std::string_view device_name, spec::Precision p
     return tera > 0 ? std::optional(tera * 1e12) : std::nullopt;
   }
   return std::nullopt;
+}
+
+double measured_cpu_peak_flops(spec::Precision precision) {
+  constexpr int64_t kSize = 768;
+  const at::NoGradGuard no_grad;
+  const auto dtype = precision == spec::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  const at::Tensor a = at::ones({kSize, kSize}, dtype), b = at::ones_like(a);
+  at::Tensor c = at::mm(a, b);  // threads and code are there after the first
+  double best_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 5; ++i) {
+    const int64_t begin_ns = monotonic_ns();
+    at::mm_out(c, a, b);
+    best_s = std::min(best_s, static_cast<double>(monotonic_ns() - begin_ns) * 1e-9);
+  }
+  return 2.0 * kSize * kSize * kSize / best_s;
 }
 
 int64_t peak_memory_bytes(const at::Device& device) {

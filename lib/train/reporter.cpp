@@ -10,14 +10,19 @@
 namespace trainer::train {
 namespace {
 
-// Peak FLOP/s of this job's devices together, taken to be all alike; empty where the table does not know
-// them.
+// Peak FLOP/s of this job's devices together, taken to be all alike: of GPUs from a table, empty for one that it does not
+// know; of CPUs as measured here.
 std::optional<double> job_peak_flops(const Job& job, const c10::Device& device) {
-  if (!device.is_cuda()) return std::nullopt;
-  const auto gpus = hardware::cuda_devices();
-  const auto index = static_cast<size_t>(device.index());
-  if (index >= gpus.size()) return std::nullopt;
-  auto peak = metrics::peak_flops(gpus[index].name, job.spec.train.precision, job.spec.train.tf32);
+  std::optional<double> peak;
+  if (device.is_cuda()) {
+    const auto gpus = hardware::cuda_devices();
+    const auto index = static_cast<size_t>(device.index());
+    if (index < gpus.size()) {
+      peak = metrics::peak_flops(gpus[index].name, job.spec.train.precision, job.spec.train.tf32);
+    }
+  } else if (job.world.is_main()) {
+    peak = metrics::measured_cpu_peak_flops(job.spec.train.precision);
+  }
   if (peak) *peak *= static_cast<double>(job.world.size);
   return peak;
 }

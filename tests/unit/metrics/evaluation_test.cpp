@@ -12,7 +12,8 @@
 #include "spec/enums.h"
 
 using Catch::Matchers::Message;
-using trainer::metrics::EvaluationMetrics;
+using trainer::metrics::ClassificationMetrics;
+using trainer::metrics::LanguageMetrics;
 using trainer::spec::Metric;
 using trainer::spec::ProblemType;
 
@@ -46,7 +47,7 @@ std::vector<Metric> metrics_of(ProblemType problem) {
 // Splits the samples in batches of `batch` and these over `ranks` in turn, then sums as an all-reduce would.
 std::map<Metric, double> evaluate(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels,
                                   int64_t batch, int64_t ranks) {
-  std::vector<EvaluationMetrics> of_rank(static_cast<size_t>(ranks),
+  std::vector<ClassificationMetrics> of_rank(static_cast<size_t>(ranks),
                                          {problem, logits.size(1), metrics_of(problem)});
   for (int64_t begin = 0, i = 0; begin < logits.size(0); begin += batch, ++i) {
     const int64_t end = std::min(begin + batch, logits.size(0));
@@ -54,7 +55,7 @@ std::map<Metric, double> evaluate(ProblemType problem, const at::Tensor& logits,
                                                 torch::scalar_tensor(0.5 * static_cast<double>(end - begin)));
   }
   std::vector<at::Tensor> rows;
-  for (EvaluationMetrics& rank : of_rank) {
+  for (ClassificationMetrics& rank : of_rank) {
     rows.push_back(rank.rows());
     if (&rank != &of_rank[0]) of_rank[0].counts() += rank.counts();
   }
@@ -100,7 +101,7 @@ TEST_CASE("metrics equal scikit-learn's and scipy's, however the samples are spl
 TEST_CASE("metrics of no samples are NaN, and an empty batch changes nothing") {
   for (const ProblemType problem :
        {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
-    EvaluationMetrics metrics(problem, 3, metrics_of(problem));
+    ClassificationMetrics metrics(problem, 3, metrics_of(problem));
     metrics.add(torch::zeros({0, 3}), torch::zeros({0, 3}), torch::scalar_tensor(0.0));
     CHECK(metrics.counts().sum().item<double>() == 0);
     CHECK(metrics.rows().sizes() == at::IntArrayRef({0, 6}));
@@ -119,7 +120,7 @@ TEST_CASE("rows are kept only for a correlation") {
   const std::vector<std::pair<Metric, int64_t>> kept = {
       {Metric::kMse, 0}, {Metric::kSpearman, 5}, {Metric::kPearson, 5}};
   for (const auto& [metric, expected] : kept) {
-    EvaluationMetrics metrics(ProblemType::kRegression, 1, {metric});
+    ClassificationMetrics metrics(ProblemType::kRegression, 1, {metric});
     metrics.add(torch::randn({5, 1}), torch::randn({5}), torch::scalar_tensor(1.0));
     CHECK(metrics.rows().size(0) == expected);
   }
@@ -127,11 +128,11 @@ TEST_CASE("rows are kept only for a correlation") {
 
 TEST_CASE("a metric that the problem does not define is refused") {
   CHECK_THROWS_MATCHES(
-      EvaluationMetrics(ProblemType::kRegression, 1, {Metric::kLoss, Metric::kF1}), trainer::SpecError,
+      ClassificationMetrics(ProblemType::kRegression, 1, {Metric::kLoss, Metric::kF1}), trainer::SpecError,
       Message("evaluation.metrics: f1 is not defined for this model.problem_type; expected of: loss, "
               "mse, pearson, spearman"));
   CHECK_THROWS_MATCHES(
-      EvaluationMetrics(ProblemType::kMultiLabel, 2, {Metric::kSpearman}), trainer::SpecError,
+      ClassificationMetrics(ProblemType::kMultiLabel, 2, {Metric::kSpearman}), trainer::SpecError,
       Message("evaluation.metrics: spearman is not defined for this model.problem_type; expected of: "
               "loss, accuracy, f1, mcc"));
 }
@@ -143,4 +144,27 @@ TEST_CASE("a smaller loss and error are better, a larger score is") {
        {Metric::kAccuracy, Metric::kF1, Metric::kMcc, Metric::kPearson, Metric::kSpearman}) {
     CHECK(larger_is_better(metric));
   }
+}
+
+TEST_CASE("a language model's metrics are of all targets, whatever the batches, and per byte of their text") {
+  // Tokens of 1, 2 and 4 bytes; a uniform distribution over 3 tokens costs ln 3 each.
+  const at::Tensor token_bytes = torch::tensor({1, 2, 4}, at::kInt);
+  LanguageMetrics metrics({Metric::kLoss, Metric::kPerplexity, Metric::kBitsPerByte}, token_bytes);
+  const auto add = [&](std::vector<int64_t> labels, double targets) {
+    metrics.add({}, torch::tensor(labels, at::kLong), torch::scalar_tensor(targets * std::log(3.0)));
+  };
+  add({0, 1, -100, 2}, 3);
+  add({-100}, 0);
+  add({2, 2}, 2);
+  metrics.add({}, torch::zeros({0}, at::kLong), torch::zeros({}));
+  const auto values = metrics.compute(metrics.rows());
+  CHECK(values.at(Metric::kLoss) == Approx(std::log(3.0)));
+  CHECK(values.at(Metric::kPerplexity) == Approx(3.0));
+  CHECK(values.at(Metric::kBitsPerByte) == Approx(5 * std::log2(3.0) / 15));
+}
+
+TEST_CASE("a language model's metrics are NaN without targets") {
+  LanguageMetrics metrics({Metric::kLoss, Metric::kPerplexity}, {});
+  metrics.add({}, torch::full({2}, -100, at::kLong), torch::zeros({}));
+  for (const auto& [metric, value] : metrics.compute(metrics.rows())) CHECK(std::isnan(value));
 }

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Training speed of a gpt job: trainer and PyTorch + transformers' GPT-2 (gpt_hf.py), eager and compiled, in turn, on the
+same cores.
+
+All train on windows of the same text with the same shape and hyperparameters. Measured, per run: tokens/s, the median over
+windows of steps after the first two (torch.compile compiles in the first); the largest process's peak memory.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+import compare
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SIZES = {"small": {"layers": 4, "heads": 4, "width": 128, "context": 64, "batch_size": 12, "steps": 600, "window": 50},
+         "medium": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch_size": 12, "steps": 30, "window": 3}}
+OURS, EAGER, COMPILED = "trainer", "eager", "compiled"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="small", help="small: nanoGPT's Shakespeare on a laptop")
+    parser.add_argument("--text", default="data/shakespeare/input.txt")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--trainer", default=ROOT / "build/release/bin/trainer", help="the executable")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="passed on to trainer")
+    parser.add_argument("--json", help="file to write the JSON to as well")
+    return parser.parse_args()
+
+
+def trainer_command(args, size, scratch):
+    settings = {
+        "job.output_dir": f"{scratch}/run", "model.gpt.layers": size["layers"], "model.gpt.heads": size["heads"],
+        "model.gpt.hidden_size": size["width"], "model.gpt.bias": "true", "data.train.path": args.text,
+        "data.max_length": size["context"], "train.batch_size": size["batch_size"], "train.steps": size["steps"],
+        "schedule.warmup_steps": size["window"], "train.precision": args.precision, "evaluation.every": "never",
+        "evaluation.best": "null", "checkpoint.save_final": "false", "logging.every_steps": size["window"],
+        "logging.progress": "none", "hardware.device": "cpu", "launch.nproc_per_node": 1}
+    command = [args.trainer, "run", ROOT / "configs/gpt_shakespeare.yaml"]
+    for setting in [f"{key}={value}" for key, value in settings.items()] + args.set:
+        command += ["--set", setting]
+    return command, f"{scratch}/run/metrics.jsonl"
+
+
+def peer_command(args, size, scratch, compiled):
+    records = f"{scratch}/records.jsonl"
+    command = [sys.executable, ROOT / "scripts/peers/gpt_hf.py", "--text", args.text, "--layers", size["layers"],
+               "--heads", size["heads"], "--width", size["width"], "--context", size["context"], "--batch-size",
+               size["batch_size"], "--steps", size["steps"], "--warmup-steps", size["window"], "--precision",
+               args.precision, "--every", size["window"], "--records", records]
+    return command + (["--compile"] if compiled else []), records
+
+
+def measure(size, command_and_records, scratch):
+    command, records = command_and_records
+    whole = compare.run(list(map(str, command)), f"{scratch}/log")
+    steps = compare.read_records(records, "step")
+    tokens = size["window"] * size["batch_size"] * size["context"]
+    rates = [tokens / (b["unix_s"] - a["unix_s"]) for a, b in zip(steps[1:], steps[2:])]
+    return {"tokens/s": statistics.median(rates), "peak memory, GiB": whole["peak_memory_bytes"] / 2**30,
+            "loss of the last window": steps[-1]["loss"]}
+
+
+def main():
+    args = arguments()
+    size = dict(SIZES[args.size])
+    size["steps"] = args.steps or size["steps"]
+    if size["steps"] < 4 * size["window"]:
+        sys.exit(f"bench: --steps {size['steps']}: expected at least four windows of {size['window']} steps")
+    programs = {OURS: lambda scratch: measure(size, trainer_command(args, size, scratch), scratch),
+                EAGER: lambda scratch: measure(size, peer_command(args, size, scratch, False), scratch),
+                COMPILED: lambda scratch: measure(size, peer_command(args, size, scratch, True), scratch)}
+    about = {"bench": "gpt", "size": args.size, **size, "precision": args.precision, "repeats": args.repeats,
+             "text": args.text, **compare.machine()}
+    try:
+        results = compare.in_turn(programs, args.repeats)
+    except RuntimeError as error:
+        sys.exit(f"bench: {error}")
+    print("  ".join(f"{key} {value}" for key, value in about.items()))
+    tables = {}
+    for peer in (EAGER, COMPILED):
+        tables[peer] = compare.compare(results, OURS, peer)
+        print(compare.text(tables[peer], OURS, peer))
+    output = json.dumps({**about, "measures": tables})
+    print(output)
+    if args.json:
+        pathlib.Path(args.json).write_text(output + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
