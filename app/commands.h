@@ -15,6 +15,7 @@ void add_run(CLI::App& cli, std::function<int()>& command);
 std::function<void(std::vector<std::string>&)> add_launch(CLI::App& cli, std::function<int()>& command);
 void add_check(CLI::App& cli, std::function<int()>& command);
 void add_prepare(CLI::App& cli, std::function<int()>& command);
+void add_generate(CLI::App& cli, std::function<int()>& command);
 void add_schema(CLI::App& cli, std::function<int()>& command);
 void add_init(CLI::App& cli, std::function<int()>& command);
 

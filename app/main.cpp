@@ -83,6 +83,7 @@ int main(int argc, char** argv) {
   const auto take_program = trainer::app::add_launch(cli, command);
   trainer::app::add_check(cli, command);
   trainer::app::add_prepare(cli, command);
+  trainer::app::add_generate(cli, command);
   trainer::app::add_schema(cli, command);
   trainer::app::add_init(cli, command);
   std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "core/error.h"
+#include "generate.h"
 #include "report/crash.h"
 #include "report/progress.h"
 #include "report/worker_error.h"
@@ -41,6 +42,7 @@ namespace {
 extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noexcept {
   try {
     if (command->name == "worker") trainer::app::run_worker_and_exit(*command);
+    if (command->name == "generate") return trainer::app::generate(command->generate);
     return trainer::app::check(*command);
   } catch (...) {
     return trainer::app::report_error();

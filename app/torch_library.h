@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "generate.h"
 #include "job/world.h"
 #include "tokens/prepare.h"
 
@@ -12,10 +13,11 @@
 namespace trainer::app {
 
 struct TorchCommand {
-  std::string name;  // "worker" or "check"
+  std::string name;  // "worker", "check" or "generate"
   std::string job_path;
   std::vector<std::string> overrides;  // --set
   World world;                         // this worker's; of check: the planned rank 0's
+  GenerateRequest generate = {};
 };
 
 // Runs the command in libtrainer_torch.so, loaded now; returns the exit code, its errors are printed. Throws an

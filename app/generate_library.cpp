@@ -1,0 +1,109 @@
+// trainer generate: text from a saved language model.
+
+#include "generate.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "dist/cuda_plugin.h"
+#include "generate/generator.h"
+#include "hardware/cuda_devices.h"
+#include "job/job.h"
+#include "model/gpt.h"
+
+namespace trainer::app {
+namespace {
+
+// A job that only loads the model.
+Job job_of(const GenerateRequest& request) {
+  Job job;
+  job.spec.model.type = spec::ModelType::kGpt;
+  job.spec.model.pretrained = request.model;
+  job.spec.data.max_length = 1;
+  job.spec.train.precision = request.precision == "bf16" ? spec::Precision::kBf16 : spec::Precision::kFp32;
+  const int64_t gpus = hardware::cuda_device_count();
+  if (request.device == "cuda" && gpus == 0) fail<SpecError>("--device: got cuda, but there is no GPU; expected cpu or auto");
+  job.cuda = request.device == "cuda" || (request.device == "auto" && gpus > 0);
+  return job;
+}
+
+const char* name(generate::Finish finish) {
+  switch (finish) {
+    case generate::Finish::kLength:
+      return "length";
+    case generate::Finish::kEndOfText:
+      return "end_of_text";
+    case generate::Finish::kStopString:
+      return "stop_string";
+  }
+  return "?";
+}
+
+}  // namespace
+
+int generate(const GenerateRequest& request) {
+  const Job job = job_of(request);
+  if (request.threads > 0) at::set_num_threads(static_cast<int>(request.threads));
+  const auto tokenizer = text::load_tokenizer(text::TokenizerKind::kAuto,
+                                              request.tokenizer.empty() ? request.model : request.tokenizer);
+  auto loaded = model::make_model(job, {.vocab_size = tokenizer->vocab_size()});
+  const auto gpt = std::dynamic_pointer_cast<model::Gpt>(loaded.model);
+  gpt->eval();
+  if (job.cuda) {
+    dist::load_cuda_plugin();
+    gpt->to(c10::Device(c10::kCUDA, 0));
+  }
+
+  std::vector<std::string> prompts;
+  for (const std::string& prompt : request.prompts) {
+    prompts.insert(prompts.end(), static_cast<size_t>(request.num_samples), prompt);
+  }
+  const generate::GenerateOptions options{
+      .sampling = {.temperature = request.temperature,
+                   .top_k = request.top_k,
+                   .top_p = request.top_p,
+                   .repetition_penalty = request.repetition_penalty},
+      .max_new_tokens = request.max_new_tokens,
+      .stop = request.stop,
+      .stop_at_eos = !request.ignore_eos,
+      .add_bos = !request.no_bos,
+      .seed = static_cast<uint64_t>(request.seed)};
+  const generate::Generator generator(gpt, tokenizer);
+  const bool is_stream = prompts.size() == 1 && !request.json;
+  if (is_stream) fmt::print("{}", prompts[0]);
+  std::fflush(stdout);
+  const double begin_s = monotonic_s();
+  const auto texts = generator.run(prompts, options, [&](size_t, std::string_view piece) {
+    if (!is_stream) return;
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  });
+  const double seconds = monotonic_s() - begin_s;
+  if (is_stream) fmt::print("\n");
+
+  int64_t tokens = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    tokens += texts[i].new_tokens;
+    if (request.json) {
+      const nlohmann::ordered_json line = {{"prompt", prompts[i]},
+                                           {"text", texts[i].text},
+                                           {"prompt_tokens", texts[i].prompt_tokens},
+                                           {"new_tokens", texts[i].new_tokens},
+                                           {"finish", name(texts[i].finish)}};
+      fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    } else if (!is_stream) {
+      fmt::print("--- {} of {}\n{}{}\n", i + 1, texts.size(), prompts[i], texts[i].text);
+    }
+  }
+  std::fflush(stdout);
+  fmt::print(stderr, "{} tokens in {:.2f} s, {:.0f} tokens/s\n", tokens, seconds, static_cast<double>(tokens) / seconds);
+  return 0;
+}
+
+}  // namespace trainer::app
