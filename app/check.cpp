@@ -4,12 +4,10 @@
 
 #include "core/log.h"
 #include "data/loader.h"
-#include "data/text_classification.h"
 #include "hardware/machine.h"
-#include "job/bert_config.h"
 #include "job/estimate.h"
 #include "spec/load.h"
-#include "text/wordpiece.h"
+#include "train/job_data.h"
 
 namespace trainer::app {
 
@@ -19,18 +17,14 @@ int check(const TorchCommand& command) {
                           static_cast<int64_t>(machine.gpus.size()));
   check_files(job);
 
-  const auto tokenizer =
-      std::make_shared<const text::WordPiece>(text::WordPiece::load(job.spec.model.pretrained));
-  load_bert_config(job, tokenizer->vocab_size());
-  const auto samples = data::open_text_classification(job, job.spec.data.train, tokenizer);
-  if (!job.spec.data.validation.path.empty())
-    data::open_text_classification(job, job.spec.data.validation, tokenizer);
-  const data::Loader loader(samples, data::LoaderOptions::for_training(job));
+  const train::JobData data = train::open_job_data(job);
+  const data::Loader loader(data.train, data::LoaderOptions::for_training(job));
   double tokens = 0;
-  for (const int32_t length : samples->lengths(machine.cores)) tokens += length;
-  const DataSize size{.samples = samples->size(),
-                      .mean_tokens = tokens / static_cast<double>(samples->size()),
-                      .steps = loader.total_steps(job.spec.train)};
+  for (const int32_t length : data.train->lengths(machine.cores)) tokens += length;
+  const DataSize size{.samples = data.train->size(),
+                      .mean_tokens = tokens / static_cast<double>(data.train->size()),
+                      .steps = loader.total_steps(job.spec.train),
+                      .tokenizer_vocab_size = data.tokenizer.vocab_size};
   log_info("{}", describe(job, estimate(job, size), size, hardware::describe(machine)));
   return 0;
 }

@@ -8,10 +8,9 @@
 namespace trainer::train {
 
 std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
-  data::Loader loader(dataset_, data::LoaderOptions::for_evaluation(job_));
+  data::Loader loader(data_.validation, data::LoaderOptions::for_evaluation(job_));
   DeviceFeed feed(loader, device_);
-  metrics::EvaluationMetrics metrics(job_.spec.model.problem_type, job_.spec.model.num_labels,
-                                     job_.spec.evaluation.metrics, device_);
+  const auto metrics = make_evaluation_metrics(job_, data_, device_);
   const at::NoGradGuard no_grad;
   const Autocast autocast(device_.type(), job_.spec.train.precision);
   model.eval();
@@ -19,15 +18,15 @@ std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
     progress_.beat();
     const data::MicroBatch micro = feed.next();
     const model::Output output = model.forward(micro.batch);
-    metrics.add(output.logits, micro.batch.labels, output.loss_sum);
+    metrics->add(output.logits, micro.batch.labels, output.loss_sum);
     if (left > 1) feed.prefetch();
   }
   model.train();
   progress_.begin(report::Phase::kSync);
-  communicator_.all_reduce_sum(metrics.counts());
-  const at::Tensor rows = communicator_.all_gather_rows(metrics.rows());
+  communicator_.all_reduce_sum(metrics->counts());
+  const at::Tensor rows = communicator_.all_gather_rows(metrics->rows());
   progress_.begin(report::Phase::kEvaluation);
-  return metrics.compute(rows);
+  return metrics->compute(rows);
 }
 
 }  // namespace trainer::train

@@ -41,8 +41,7 @@ void Trainer::finish() {
              spec::to_string(*p_.job.spec.evaluation.best), p_.job.spec.evaluation.early_stop_patience);
   }
   if (p_.job.spec.checkpoint.save_final) {
-    reporter_.phases().start(Phase::kCheckpoint);
-    save_model(p_.job, p_.model, "final");
+    save("final");
   }
   reporter_.finish(best_.last(), best_.best());
   if (p_.job.spec.train.require_loss_decrease && !(reporter_.last_loss() < reporter_.first_loss())) {
@@ -85,7 +84,9 @@ void Trainer::train_step() {
 
   phases.start(Phase::kOptimizer);
   const optim::StepResult result = p_.step_control.prepare(p_.gradient_sync.gradients());
-  p_.optimizer.step(result.lr, result.grad_scale, skipped_.add(result.found_inf));
+  const at::Tensor skipped = skipped_.add(result.found_inf);
+  p_.optimizer.step(result.lr, result.grad_scale, skipped);
+  p_.ema.update(skipped);
 
   phases.start(Phase::kLog);
   p_.progress.end_step(++step_, phases.busy_ns());
@@ -98,13 +99,18 @@ void Trainer::train_step() {
   reporter_.end_step(step_, epoch_, result, num_targets, num_skipped_, log);
 }
 
+void Trainer::save(const std::string& name) {
+  reporter_.phases().start(Phase::kCheckpoint);
+  const Ema::Applied mean(p_.ema);
+  save_model(p_.job, p_.model, name);
+}
+
 // At the same step on all ranks. Whoever asks by hand for a save gets one; before a stop the job's own word counts.
 void Trainer::meet(Request request) {
   const bool stop = request == Request::kStop;
   const std::string name = fmt::format("step_{}", step_);
   const bool save = !stop || p_.job.spec.checkpoint.save_final;
-  reporter_.phases().start(Phase::kCheckpoint);
-  if (save) save_model(p_.job, p_.model, name);
+  if (save) this->save(name);
   requests_.done(step_);
   if (stop) reporter_.finish(best_.last(), best_.best());
   if (!p_.job.world.is_main()) return;
@@ -130,14 +136,16 @@ void Trainer::evaluate() {
   record.step = step_;
   record.epoch = epoch_;
   const double begin_s = monotonic_s();
-  record.values = p_.evaluator->run(p_.model);
+  {
+    const Ema::Applied mean(p_.ema);
+    record.values = p_.evaluator->run(p_.model);
+  }
   record.seconds = monotonic_s() - begin_s;
   record.time_s = reporter_.elapsed_s();
   record.samples = p_.evaluator->num_samples();
   record.best = best_.consider(record);
   reporter_.evaluation(record);
-  reporter_.phases().start(Phase::kCheckpoint);
-  if (record.best && p_.job.spec.checkpoint.save_best) save_model(p_.job, p_.model, "best");
+  if (record.best && p_.job.spec.checkpoint.save_best) save("best");
 }
 
 }  // namespace trainer::train

@@ -14,6 +14,7 @@
 #include "report/progress.h"
 #include "train/best_model.h"
 #include "train/device_feed.h"
+#include "train/ema.h"
 #include "train/evaluator.h"
 #include "train/reporter.h"
 #include "train/requests.h"
@@ -32,6 +33,7 @@ struct Parts {
   dist::GradientSync& gradient_sync;
   optim::Optimizer& optimizer;
   optim::StepControl& step_control;
+  Ema& ema;
   report::ProgressPage& progress;
   int64_t total_steps;
   double total_epochs;
@@ -47,6 +49,8 @@ class Trainer {
 
  private:
   void train_step();
+  // Of the mean weights, where there are such.
+  void save(const std::string& name);
   void meet(report::Request request);
   void finish();
   bool evaluation_due() const;

@@ -24,7 +24,8 @@
 #include "job/estimate.h"
 #include "job/job.h"
 #include "spec/load.h"
-#include "text/wordpiece.h"
+#include "train/ema.h"
+#include "train/job_data.h"
 #include "train/trainer.h"
 
 namespace trainer::train {
@@ -79,10 +80,15 @@ std::vector<std::pair<std::string, at::Tensor>> trainable(const model::Model& mo
   return parameters;
 }
 
+std::vector<at::Tensor> values(const std::vector<std::pair<std::string, at::Tensor>>& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& item : named) tensors.push_back(item.second);
+  return tensors;
+}
+
 // What a run is, before it begins: the resolved job, what the weights did not fit, and what kind of data it
 // is.
-void print_header(const Job& job, const model::LoadReport& report, int64_t num_samples, int64_t total_steps) {
-  const DataSize size{num_samples, 0, total_steps};
+void print_header(const Job& job, const model::LoadReport& report, const DataSize& size) {
   log_info("{}", describe(job, estimate(job, size), size, hardware::describe(hardware::detect())));
   const auto list = [](const char* what, const std::vector<std::string>& names) {
     if (!names.empty()) log_info("{} ({}): {}", what, names.size(), fmt::join(names, ", "));
@@ -126,24 +132,19 @@ bool run(const Job& job, report::ProgressPage& progress) {
       job.world.size > 1 ? dist::join(job, agent_hosts_store()) : dist::make_single_process();
 
   progress.begin(report::Phase::kLoading);
-  const auto tokenizer =
-      std::make_shared<const text::WordPiece>(text::WordPiece::load(job.spec.model.pretrained));
-  auto [model, report] = model::make_model(job, {.vocab_size = tokenizer->vocab_size()});
+  const JobData data = open_job_data(job);
+  auto [model, report] = model::make_model(job, data.tokenizer);
   model->to(device);
 
-  const auto train_set = data::open_text_classification(job, job.spec.data.train, tokenizer);
-  data::Loader loader(train_set, data::LoaderOptions::for_training(job));
+  data::Loader loader(data.train, data::LoaderOptions::for_training(job));
   std::optional<Evaluator> evaluator;
-  if (!job.spec.data.validation.path.empty()) {
-    evaluator.emplace(job, data::open_text_classification(job, job.spec.data.validation, tokenizer), device,
-                      *communicator, progress);
-  }
+  if (data.validation) evaluator.emplace(job, data, device, *communicator, progress);
   const int64_t total_steps = loader.total_steps(job.spec.train);
   // With a fraction when the job counts steps.
   const double total_epochs =
       static_cast<double>(total_steps) / static_cast<double>(std::max<int64_t>(loader.num_steps(0), 1));
   if (job.world.is_main()) {
-    print_header(job, report, loader.num_samples(), total_steps);
+    print_header(job, report, {loader.num_samples(), 0, total_steps, data.tokenizer.vocab_size});
     set_aside_earlier_run(job.output_dir);
     write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
   }
@@ -156,8 +157,10 @@ bool run(const Job& job, report::ProgressPage& progress) {
   optim::StepControl step_control(job.spec.train, job.spec.schedule, job.spec.optimizer.lr, total_steps,
                                   device);
 
-  Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr,
-                   *gradient_sync, *optimizer, step_control, progress, total_steps, total_epochs});
+  Ema ema(values(trainable(*model)), job.spec.train.ema_decay);
+
+  Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr, *gradient_sync,
+                   *optimizer, step_control, ema, progress, total_steps, total_epochs});
   const bool finished = trainer.run();
   progress.begin(report::Phase::kFinishing);
   return finished;

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "data/dataset.h"
+#include "job/job.h"
+#include "metrics/evaluation.h"
+#include "model/model.h"
+
+namespace trainer::train {
+
+// What a job trains on and is judged by, as its type of model has it.
+struct JobData {
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> validation;  // null: none
+  model::TokenizerInfo tokenizer;
+  at::Tensor token_bytes;  // [V] int32, the bytes that a token stands for; of a language model
+};
+
+// Throws DataError or SpecError with what is wrong with the files.
+JobData open_job_data(const Job& job);
+
+// What the job's evaluations count.
+std::unique_ptr<metrics::EvaluationMetrics> make_evaluation_metrics(const Job& job, const JobData& data,
+                                                                    c10::Device device);
+
+}  // namespace trainer::train
