@@ -38,8 +38,11 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
   auto prompt_file = std::make_shared<std::string>();
   auto is_raw = std::make_shared<bool>(false);
   GenerateRequest& r = *request;
-  generate->add_option("model", r.model, "Hugging Face directory of a GPT-2 or Llama, such as <output_dir>/final")->required();
-  generate->add_option("--prompt", r.prompts, "Text to continue; may be given several times (\\n is a new line)")
+  generate
+      ->add_option("model", r.model, "Hugging Face directory of a GPT-2 or Llama, such as <output_dir>/final")
+      ->required();
+  generate
+      ->add_option("--prompt", r.prompts, "Text to continue; may be given several times (\\n is a new line)")
       ->allow_extra_args(false);
   generate->add_option("--prompt-file", *prompt_file, "File with a text to continue, read as it is");
   generate->add_flag("--raw", *is_raw, "Take backslashes in --prompt and --stop as they are");
@@ -50,27 +53,38 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
   generate->add_option("--num-samples", r.num_samples, "Texts for each prompt")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->capture_default_str();
-  generate->add_option("--temperature", r.temperature, "Spread of the choice; 0: always the most likely token")
+  generate
+      ->add_option("--temperature", r.temperature, "Spread of the choice; 0: always the most likely token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   generate->add_option("--top-k", r.top_k, "Choose among the k most likely tokens; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{100'000'000}))
       ->capture_default_str();
-  generate->add_option("--top-p", r.top_p, "Choose among the fewest tokens that have this probability together")
+  generate
+      ->add_option("--top-p", r.top_p, "Choose among the fewest tokens that have this probability together")
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
-  generate->add_option("--repetition-penalty", r.repetition_penalty, "> 1: makes tokens that were there less likely")
+  generate
+      ->add_option("--repetition-penalty", r.repetition_penalty,
+                   "> 1: makes tokens that were there less likely")
       ->check(CLI::Range(1e-3, 1e3))
       ->capture_default_str();
-  generate->add_option("--stop", r.stop, "String that ends a text; may be given several times")->allow_extra_args(false);
+  generate->add_option("--stop", r.stop, "String that ends a text; may be given several times")
+      ->allow_extra_args(false);
   generate->add_flag("--ignore-eos", r.ignore_eos, "Go on after the token that ends a text");
   generate->add_flag("--no-bos", r.no_bos, "Don't begin a llama's prompt with its token of beginning");
   generate->add_option("--seed", r.seed, "Of the choices: the same seed gives the same texts")
       ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
-  generate->add_option("--precision", r.precision, "fp32 or bf16")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
-  generate->add_option("--device", r.device, "auto, cpu or cuda")->check(CLI::IsMember({"auto", "cpu", "cuda"}))->capture_default_str();
-  generate->add_option("--threads", r.threads, "CPU threads; 0: all cores")->check(CLI::Range(int64_t{0}, int64_t{4096}))->capture_default_str();
+  generate->add_option("--precision", r.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  generate->add_option("--device", r.device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  generate->add_option("--threads", r.threads, "CPU threads; 0: all cores")
+      ->check(CLI::Range(int64_t{0}, int64_t{4096}))
+      ->capture_default_str();
   generate->add_flag("--json", r.json, "Print a line of JSON for each text");
   generate->callback([&command, request, prompt_file, is_raw] {
     command = [request, prompt_file, is_raw] {
@@ -83,7 +97,8 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       }
       if (!prompt_file->empty()) request->prompts.push_back(read_file(*prompt_file));
       if (request->prompts.empty()) request->prompts = {"\n"};
-      TorchCommand torch{.name = "generate", .job_path = "", .overrides = {}, .world = {}, .generate = *request};
+      TorchCommand torch{
+          .name = "generate", .job_path = "", .overrides = {}, .world = {}, .generate = *request};
       return run_torch_command(torch);
     };
   });

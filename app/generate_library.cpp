@@ -28,7 +28,8 @@ Job job_of(const GenerateRequest& request) {
   job.spec.data.max_length = 1;
   job.spec.train.precision = request.precision == "bf16" ? spec::Precision::kBf16 : spec::Precision::kFp32;
   const int64_t gpus = hardware::cuda_device_count();
-  if (request.device == "cuda" && gpus == 0) fail<SpecError>("--device: got cuda, but there is no GPU; expected cpu or auto");
+  if (request.device == "cuda" && gpus == 0)
+    fail<SpecError>("--device: got cuda, but there is no GPU; expected cpu or auto");
   job.cuda = request.device == "cuda" || (request.device == "auto" && gpus > 0);
   return job;
 }
@@ -64,16 +65,15 @@ int generate(const GenerateRequest& request) {
   for (const std::string& prompt : request.prompts) {
     prompts.insert(prompts.end(), static_cast<size_t>(request.num_samples), prompt);
   }
-  const generate::GenerateOptions options{
-      .sampling = {.temperature = request.temperature,
-                   .top_k = request.top_k,
-                   .top_p = request.top_p,
-                   .repetition_penalty = request.repetition_penalty},
-      .max_new_tokens = request.max_new_tokens,
-      .stop = request.stop,
-      .stop_at_eos = !request.ignore_eos,
-      .add_bos = !request.no_bos,
-      .seed = static_cast<uint64_t>(request.seed)};
+  const generate::GenerateOptions options{.sampling = {.temperature = request.temperature,
+                                                       .top_k = request.top_k,
+                                                       .top_p = request.top_p,
+                                                       .repetition_penalty = request.repetition_penalty},
+                                          .max_new_tokens = request.max_new_tokens,
+                                          .stop = request.stop,
+                                          .stop_at_eos = !request.ignore_eos,
+                                          .add_bos = !request.no_bos,
+                                          .seed = static_cast<uint64_t>(request.seed)};
   const generate::Generator generator(gpt, tokenizer);
   const bool is_stream = prompts.size() == 1 && !request.json;
   if (is_stream) fmt::print("{}", prompts[0]);
@@ -102,7 +102,8 @@ int generate(const GenerateRequest& request) {
     }
   }
   std::fflush(stdout);
-  fmt::print(stderr, "{} tokens in {:.2f} s, {:.0f} tokens/s\n", tokens, seconds, static_cast<double>(tokens) / seconds);
+  fmt::print(stderr, "{} tokens in {:.2f} s, {:.0f} tokens/s\n", tokens, seconds,
+             static_cast<double>(tokens) / seconds);
   return 0;
 }
 

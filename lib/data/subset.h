@@ -24,7 +24,8 @@ class Subset final : public Dataset {
   int64_t targets(int64_t sample, uint64_t seed, int64_t epoch) const override {
     return all_->targets(in_all(sample), seed, epoch);
   }
-  TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch, bool pinned) const override {
+  TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                  bool pinned) const override {
     std::vector<int64_t> chosen;
     for (const int64_t sample : samples) chosen.push_back(in_all(sample));
     return all_->batch(chosen, seed, epoch, pinned);

@@ -34,11 +34,13 @@ std::vector<int64_t> Generator::encode(const std::string& prompt, const Generate
   }
   // As GPT-2 was trained: a text begins after the end of another.
   if (tokens.empty() && tokenizer_->eos_id()) tokens.push_back(*tokenizer_->eos_id());
-  if (tokens.empty()) fail<DataError>("the prompt is empty, and the tokenizer has no token to begin with; expected --prompt");
+  if (tokens.empty())
+    fail<DataError>("the prompt is empty, and the tokenizer has no token to begin with; expected --prompt");
   for (const int64_t id : tokens) {
     if (id >= config.vocab_size) {
-      fail<DataError>("the prompt has token {}, but the model knows {} tokens: this is another model's tokenizer", id,
-                      config.vocab_size);
+      fail<DataError>(
+          "the prompt has token {}, but the model knows {} tokens: this is another model's tokenizer", id,
+          config.vocab_size);
     }
   }
   return tokens;
@@ -55,7 +57,8 @@ std::vector<Text> Generator::run(const std::vector<std::string>& prompts, const 
     std::vector<int64_t> tokens = encode(prompts[i], options);
     texts[i].prompt_tokens = static_cast<int64_t>(tokens.size());
     longest = std::max(longest, texts[i].prompt_tokens + options.max_new_tokens);
-    running.push_back({i, tokens, tokens, std::mt19937_64(data::mix64(options.seed) + i), StopStrings(options.stop), {}});
+    running.push_back(
+        {i, tokens, tokens, std::mt19937_64(data::mix64(options.seed) + i), StopStrings(options.stop), {}});
   }
   const auto emit = [&](const Sequence& sequence, const std::string& text) {
     if (text.empty()) return;
@@ -80,8 +83,9 @@ std::vector<Text> Generator::run(const std::vector<std::string>& prompts, const 
       for (Sequence& s : running) {
         const int64_t size = static_cast<int64_t>(s.tokens.size());
         // All of it where there is room for more, else its last half.
-        s.unread.assign(size < capacity ? s.tokens.begin() : s.tokens.end() - std::max<int64_t>(capacity / 2, 1),
-                        s.tokens.end());
+        s.unread.assign(
+            size < capacity ? s.tokens.begin() : s.tokens.end() - std::max<int64_t>(capacity / 2, 1),
+            s.tokens.end());
       }
     }
     std::vector<std::vector<int64_t>> ids;
@@ -93,8 +97,9 @@ std::vector<Text> Generator::run(const std::vector<std::string>& prompts, const 
     for (size_t i = 0; i < running.size(); ++i) {
       Sequence& s = running[i];
       Text& text = texts[s.index];
-      const std::span<const float> row(logits.const_data_ptr<float>() + static_cast<int64_t>(i) * logits.size(1),
-                                       static_cast<size_t>(logits.size(1)));
+      const std::span<const float> row(
+          logits.const_data_ptr<float>() + static_cast<int64_t>(i) * logits.size(1),
+          static_cast<size_t>(logits.size(1)));
       const int64_t id = draw(row, s.tokens, options.sampling, s.random);
       ++text.new_tokens;
       if (is_eos(id)) {

@@ -40,8 +40,9 @@ class Generator {
   // `piece`: called with each new piece of a text, by its index, as soon as it is sure. Throws DataError for a prompt that
   // has no tokens, or that the tokenizer does not know.
   using Piece = std::function<void(size_t index, std::string_view text)>;
-  std::vector<Text> run(const std::vector<std::string>& prompts, const GenerateOptions& options,
-                        const Piece& piece = [](size_t, std::string_view) {}) const;
+  std::vector<Text> run(
+      const std::vector<std::string>& prompts, const GenerateOptions& options,
+      const Piece& piece = [](size_t, std::string_view) {}) const;
 
  private:
   std::vector<int64_t> encode(const std::string& prompt, const GenerateOptions& options) const;

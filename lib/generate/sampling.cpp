@@ -9,7 +9,8 @@
 
 namespace trainer::generate {
 
-std::vector<std::pair<int64_t, double>> candidates(std::span<const float> logits, std::span<const int64_t> history,
+std::vector<std::pair<int64_t, double>> candidates(std::span<const float> logits,
+                                                   std::span<const int64_t> history,
                                                    const Sampling& sampling) {
   std::vector<double> scores(logits.begin(), logits.end());
   if (sampling.repetition_penalty != 1) {
@@ -46,7 +47,8 @@ std::vector<std::pair<int64_t, double>> candidates(std::span<const float> logits
     kept.emplace_back(static_cast<int64_t>(i), weight);
     sum += weight;
   }
-  std::stable_sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   double before = 0;
   size_t n = 0;
   while (n < kept.size() && (n == 0 || before < sampling.top_p * sum)) before += kept[n++].second;

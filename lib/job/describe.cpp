@@ -4,6 +4,7 @@
 
 #include "core/format.h"
 #include "job/estimate.h"
+#include "job/gpt_config.h"
 #include "spec/enums.h"
 
 namespace trainer {
@@ -39,6 +40,38 @@ std::string world(const Job& job) {
   return text;
 }
 
+std::string model(const Job& job, const DataSize& size) {
+  const spec::Model& m = job.spec.model;
+  const bool is_random = m.init == spec::ModelInit::kRandom;
+  if (m.type != spec::ModelType::kGpt) {
+    return fmt::format("{}, {} {}; {}, {}", to_string(m.type),
+                       is_random ? "random weights for" : "pretrained", m.pretrained,
+                       to_string(m.problem_type), counted(m.num_labels, "output"));
+  }
+  const GptConfig c = load_gpt_config(job, size.tokenizer_vocab_size);
+  std::string text = c.is_llama() ? "gpt of Llama's form" : "gpt of GPT-2's form";
+  text += is_random ? ", random weights" : "";
+  if (!m.pretrained.empty()) text += (is_random ? " for " : ", pretrained ") + m.pretrained;
+  if (m.gpt.preset != spec::GptPreset::kNone) text += fmt::format(", preset {}", to_string(m.gpt.preset));
+  text += fmt::format("; {} of {} channels, {}", counted(c.layers, "layer"), c.hidden_size,
+                      counted(c.heads, "head"));
+  if (c.kv_heads != c.heads) text += fmt::format(" ({} of keys and values)", c.kv_heads);
+  return text + fmt::format("; vocabulary of {}", grouped(c.vocab_size));
+}
+
+std::string language_data(const spec::Data& d, const DataSize& size) {
+  std::string text = d.train.path;
+  if (size.samples > 0) {
+    text += fmt::format(" ({} of {} tokens{})", counted(size.samples, "sequence"), d.max_length,
+                        d.windows == spec::Windows::kRandom ? ", from random places" : "");
+  }
+  if (d.documents == spec::Documents::kSeparate) text += ", cut at the ends of documents";
+  if (!d.validation.path.empty()) return text + "; validation " + d.validation.path;
+  if (d.validation_fraction > 0)
+    return text + fmt::format("; validation the last {:g} of it", d.validation_fraction);
+  return text + "; no validation";
+}
+
 std::string data(const spec::Data& d, const DataSize& size) {
   std::string text = d.train.path;
   if (size.samples > 0) text += fmt::format(" ({})", counted(size.samples, "sample"));
@@ -54,6 +87,10 @@ std::string train(const Job& job, const Estimate& e) {
   if (e.steps > 0) text += counted(e.steps, "step");
   text += fmt::format("; {}", to_string(t.precision));
   if (t.tf32) text += " (TF32)";
+  if (t.recompute != spec::Recompute::kNone)
+    text += fmt::format("; {} computed again in backward",
+                        t.recompute == spec::Recompute::kBlock ? "blocks" : "MLPs");
+  if (t.ema_decay > 0) text += fmt::format("; mean weights, decay {:g}", t.ema_decay);
   text +=
       t.clip_grad_norm > 0 ? fmt::format("; gradient norm clipped at {}", t.clip_grad_norm) : "; no clipping";
   return text;
@@ -128,12 +165,9 @@ std::string describe(const Job& job, const Estimate& e, const DataSize& size, co
   row("job", fmt::format("{}; seed {}; output in {}", s.job.name, s.job.seed, job.output_dir.string()));
   row("world", world(job));
   if (!machine.empty()) row("machine", machine);
-  row("model", fmt::format("{}, {} {}; {}, {}", to_string(s.model.type),
-                           s.model.init == spec::ModelInit::kRandom ? "random weights for" : "pretrained",
-                           s.model.pretrained, to_string(s.model.problem_type),
-                           counted(s.model.num_labels, "output")));
+  row("model", model(job, size));
   row("parameters", fmt::format("{}, {} of them trainable", grouped(e.parameters), grouped(e.trainable)));
-  row("data", data(s.data, size));
+  row("data", s.model.type == spec::ModelType::kGpt ? language_data(s.data, size) : data(s.data, size));
   row("train", train(job, e));
   row("batch", batch(job));
   row("optimizer", optimizer(s.optimizer, e));

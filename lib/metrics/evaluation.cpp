@@ -175,9 +175,10 @@ double correlation(Metric metric, const at::Tensor& rows, int64_t labels) {
 
 }  // namespace
 
-ClassificationMetrics::ClassificationMetrics(ProblemType problem, int64_t num_labels, std::vector<Metric> wanted,
-                                     at::Device device)
-    : EvaluationMetrics(torch::zeros({num_counts(problem, num_labels)}, torch::dtype(at::kDouble).device(device))),
+ClassificationMetrics::ClassificationMetrics(ProblemType problem, int64_t num_labels,
+                                             std::vector<Metric> wanted, at::Device device)
+    : EvaluationMetrics(
+          torch::zeros({num_counts(problem, num_labels)}, torch::dtype(at::kDouble).device(device))),
       problem_(problem),
       num_labels_(num_labels),
       wanted_(std::move(wanted)),
@@ -191,7 +192,8 @@ ClassificationMetrics::ClassificationMetrics(ProblemType problem, int64_t num_la
   }
 }
 
-void ClassificationMetrics::add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) {
+void ClassificationMetrics::add(const at::Tensor& logits, const at::Tensor& labels,
+                                const at::Tensor& loss_sum) {
   const int64_t batch = logits.size(0);
   if (batch == 0) return;
   const at::NoGradGuard no_grad;
@@ -254,8 +256,10 @@ std::map<Metric, double> ClassificationMetrics::compute(const at::Tensor& all_ro
 }
 
 LanguageMetrics::LanguageMetrics(std::vector<Metric> wanted, const at::Tensor& token_bytes, at::Device device)
-    : EvaluationMetrics(torch::zeros({3}, torch::dtype(at::kDouble).device(device))), wanted_(std::move(wanted)) {
-  if (std::count(wanted_.begin(), wanted_.end(), Metric::kBitsPerByte) > 0) token_bytes_ = token_bytes.to(device);
+    : EvaluationMetrics(torch::zeros({3}, torch::dtype(at::kDouble).device(device))),
+      wanted_(std::move(wanted)) {
+  if (std::count(wanted_.begin(), wanted_.end(), Metric::kBitsPerByte) > 0)
+    token_bytes_ = token_bytes.to(device);
 }
 
 void LanguageMetrics::add(const at::Tensor&, const at::Tensor& labels, const at::Tensor& loss_sum) {

@@ -21,7 +21,7 @@ class EvaluationMetrics {
   // No device sync.
   virtual void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) = 0;
   at::Tensor& counts() { return counts_; }  // [K] fp64, to be summed over ranks
-  virtual at::Tensor rows() const = 0;      // [n, R] fp64, what can not be summed: to be gathered from all ranks
+  virtual at::Tensor rows() const = 0;  // [n, R] fp64, what can not be summed: to be gathered from all ranks
   // `all_rows`: rows() of all ranks, in any order. Waits for the device.
   virtual std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const = 0;
 
@@ -69,7 +69,8 @@ class ClassificationMetrics : public EvaluationMetrics {
 class LanguageMetrics : public EvaluationMetrics {
  public:
   // token_bytes: [V] int32, the bytes that a token stands for; only bits_per_byte needs it.
-  LanguageMetrics(std::vector<spec::Metric> wanted, const at::Tensor& token_bytes, at::Device device = at::kCPU);
+  LanguageMetrics(std::vector<spec::Metric> wanted, const at::Tensor& token_bytes,
+                  at::Device device = at::kCPU);
 
   void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) override;
   at::Tensor rows() const override;

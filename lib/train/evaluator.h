@@ -18,11 +18,7 @@ class Evaluator {
   // `data`: with a validation set.
   Evaluator(const Job& job, const JobData& data, c10::Device device, dist::Communicator& communicator,
             report::ProgressPage& progress)
-      : job_(job),
-        data_(data),
-        device_(device),
-        communicator_(communicator),
-        progress_(progress) {}
+      : job_(job), data_(data), device_(device), communicator_(communicator), progress_(progress) {}
   // A collective. Leaves the model in training mode. All ranks get the same values.
   std::map<spec::Metric, double> run(model::Model& model) const;
   int64_t num_samples() const { return data_.validation->size(); }

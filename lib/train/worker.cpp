@@ -159,8 +159,8 @@ bool run(const Job& job, report::ProgressPage& progress) {
 
   Ema ema(values(trainable(*model)), job.spec.train.ema_decay);
 
-  Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr, *gradient_sync,
-                   *optimizer, step_control, ema, progress, total_steps, total_epochs});
+  Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr,
+                   *gradient_sync, *optimizer, step_control, ema, progress, total_steps, total_epochs});
   const bool finished = trainer.run();
   progress.begin(report::Phase::kFinishing);
   return finished;

@@ -19,7 +19,8 @@ class Numbers final : public Dataset {
     return lengths;
   }
   int64_t targets(int64_t sample, uint64_t, int64_t) const override { return sample; }
-  trainer::data::TextBatch batch(const std::vector<int64_t>& samples, uint64_t, int64_t, bool) const override {
+  trainer::data::TextBatch batch(const std::vector<int64_t>& samples, uint64_t, int64_t,
+                                 bool) const override {
     trainer::data::TextBatch batch;
     batch.samples = samples;
     return batch;

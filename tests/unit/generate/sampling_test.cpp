@@ -40,7 +40,8 @@ TEST_CASE("without limits every token may come, by its probability") {
 
 TEST_CASE("a temperature is a power of the probabilities, and 0 takes the most likely token") {
   // Halved: squares, 0.01 : 0.16 : 0.04 : 0.09.
-  check(candidates(kLogits, {}, {.temperature = 0.5}), {{1, 16.0 / 30}, {3, 9.0 / 30}, {2, 4.0 / 30}, {0, 1.0 / 30}});
+  check(candidates(kLogits, {}, {.temperature = 0.5}),
+        {{1, 16.0 / 30}, {3, 9.0 / 30}, {2, 4.0 / 30}, {0, 1.0 / 30}});
   check(candidates(kLogits, {}, {.temperature = 0}), {{1, 1.0}});
 }
 
@@ -88,8 +89,8 @@ TEST_CASE("tokens are drawn as often as their probabilities say, and the same by
 TEST_CASE("logits that are not numbers are an error") {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> logits = {kNaN, kNaN};
-  CHECK_THROWS_MATCHES(
-      candidates(logits, {}, {}), trainer::NumericError,
-      Catch::Matchers::Message("the model's logits are inf or NaN; hint: are its weights? try --precision fp32"));
+  CHECK_THROWS_MATCHES(candidates(logits, {}, {}), trainer::NumericError,
+                       Catch::Matchers::Message(
+                           "the model's logits are inf or NaN; hint: are its weights? try --precision fp32"));
   check(candidates(std::vector<float>{kNaN, 1, kNaN}, {}, {}), {{1, 1.0}});
 }

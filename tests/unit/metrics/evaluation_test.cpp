@@ -48,7 +48,7 @@ std::vector<Metric> metrics_of(ProblemType problem) {
 std::map<Metric, double> evaluate(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels,
                                   int64_t batch, int64_t ranks) {
   std::vector<ClassificationMetrics> of_rank(static_cast<size_t>(ranks),
-                                         {problem, logits.size(1), metrics_of(problem)});
+                                             {problem, logits.size(1), metrics_of(problem)});
   for (int64_t begin = 0, i = 0; begin < logits.size(0); begin += batch, ++i) {
     const int64_t end = std::min(begin + batch, logits.size(0));
     of_rank[static_cast<size_t>(i % ranks)].add(logits.slice(0, begin, end), labels.slice(0, begin, end),
