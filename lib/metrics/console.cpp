@@ -25,7 +25,7 @@ std::string loss_text(double loss) {
 
 Fields progress_fields(const StepRecord& record, const Plan& plan) {
   Fields fields = {fmt::format("step {}/{}", record.step, plan.total_steps),
-                   fmt::format("epoch {:.2f}/{:g}", record.epoch, plan.total_epochs),
+                   fmt::format("epoch {:.2f}/{:.3g}", record.epoch, plan.total_epochs),
                    "loss " + loss_text(record.loss), fmt::format("lr {:.2e}", record.lr)};
   const auto add_rate = [&](double value, int digits, const char* unit) {
     if (std::isfinite(value)) fields.push_back(fmt::format("{:.{}f} {}", value, digits, unit));

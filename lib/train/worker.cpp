@@ -103,8 +103,19 @@ void print_header(const Job& job, const model::LoadReport& report, const DataSiz
   }
 }
 
-// What an earlier run left in the output directory goes to `previous` in it: what lies there belongs together.
-// Logs are the launcher's.
+// A run's models in a directory: final, best, step_<n>.
+std::vector<std::string> models_in(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "final" || name == "best" || name.starts_with("step_")) names.push_back(name);
+  }
+  return names;
+}
+
+// What an earlier run left in the output directory goes to `previous` in it: what lies there belongs together. One that
+// left no model does not take the place of one that did. Logs are the launcher's.
 void set_aside_earlier_run(const std::filesystem::path& output_dir) {
   namespace fs = std::filesystem;
   // What a restarted job finds here is its own.
@@ -112,10 +123,13 @@ void set_aside_earlier_run(const std::filesystem::path& output_dir) {
   if (attempt != nullptr && std::string_view(attempt) != "0") return;
   const fs::path previous = output_dir / "previous";
   std::error_code error;
-  if (!fs::exists(output_dir / "metrics.jsonl", error)) return;
+  std::vector<std::string> names = models_in(output_dir);
+  if (!fs::exists(output_dir / "metrics.jsonl", error) && names.empty()) return;
+  if (names.empty() && !models_in(previous).empty()) return;
   fs::remove_all(previous, error);
   fs::create_directories(previous, error);
-  for (const char* name : {"job.yaml", "metrics.jsonl", "final", "best"}) {
+  names.insert(names.end(), {"job.yaml", "metrics.jsonl"});
+  for (const std::string& name : names) {
     if (!error && fs::exists(output_dir / name)) fs::rename(output_dir / name, previous / name, error);
   }
   if (error) {

@@ -93,6 +93,12 @@ class Jobs(unittest.TestCase):
         self.assertFalse((self.path / "twice/best").exists())
         self.assertEqual(self.losses("twice/previous"), first)
         self.assertTrue((self.path / "twice/previous/best/model.safetensors").is_file())
+        # Runs that leave no model don't take the place of one that did.
+        second = self.losses("twice")
+        for _ in range(3):
+            self.run_job("twice", "train.steps=1", "evaluation.best=null", "checkpoint.save_final=false")
+        self.assertEqual(self.losses("twice/previous"), second)
+        self.assertTrue((self.path / "twice/previous/final/model.safetensors").is_file())
 
     def test_a_restart_leaves_the_earlier_runs_results_where_the_first_attempt_put_them(self):
         self.run_job("kept", "train.steps=2")
