@@ -1,10 +1,14 @@
 #include "train/job_data.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
-#include "data/language.h"
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/open_windows.h"
 #include "data/subset.h"
 #include "data/text_classification.h"
+#include "job/gpt_config.h"
 #include "text/wordpiece.h"
 
 namespace trainer::train {
@@ -23,17 +27,17 @@ JobData open_classification(const Job& job) {
 }
 
 JobData open_language(const Job& job) {
-  data::LanguageData language = data::open_language(job);
+  const int64_t threads = at::get_num_threads();
+  const auto tokenizer = data::open_tokenizer(job, threads);
   JobData data;
-  const text::Tokenizer& tokenizer = *language.tokenizer;
-  data.tokenizer = {tokenizer.vocab_size(), tokenizer.eos_id(), tokenizer.files()};
-  std::vector<int32_t> token_bytes;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    token_bytes.push_back(static_cast<int32_t>(tokenizer.token_bytes(id).size()));
+  if (tokenizer) {
+    data.tokenizer = {tokenizer->vocab_size(), tokenizer->eos_id(), tokenizer->files()};
   }
-  data.token_bytes = at::tensor(token_bytes, at::kInt);
-  data.train = std::move(language.train);
-  data.validation = std::move(language.validation);
+  const int64_t vocab_size = load_gpt_config(job, data.tokenizer.vocab_size).vocab_size;
+  data::WindowSets windows = data::open_windows(job, tokenizer, vocab_size, threads);
+  data.train = std::move(windows.train);
+  data.validation = std::move(windows.validation);
+  if (tokenizer) data.token_bytes = data::token_byte_lengths(*tokenizer, vocab_size);
   return data;
 }
 
@@ -52,6 +56,12 @@ std::unique_ptr<metrics::EvaluationMetrics> make_evaluation_metrics(const Job& j
                                                                     c10::Device device) {
   const auto& wanted = job.spec.evaluation.metrics;
   if (job.spec.model.type == spec::ModelType::kGpt) {
+    const bool needs_bytes = std::count(wanted.begin(), wanted.end(), spec::Metric::kBitsPerByte) > 0;
+    if (needs_bytes && !data.token_bytes.defined()) {
+      fail<SpecError>(
+          "evaluation.metrics: got bits_per_byte, but the tokens' tokenizer is not known; expected "
+          "data.tokenizer");
+    }
     return std::make_unique<metrics::LanguageMetrics>(wanted, data.token_bytes, device);
   }
   return std::make_unique<metrics::ClassificationMetrics>(job.spec.model.problem_type,
