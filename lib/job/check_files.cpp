@@ -47,12 +47,17 @@ void check_model(const Job& job, JobFaults& faults) {
   }
 }
 
-// A gpt's data may be many files: a directory, or the common part of the names of Megatron's .bin and .idx.
+// A gpt's data may be many files: a directory, a pattern, or what the names of .bin files begin with; the worker looks
+// closer (tokens/source.h).
 void check_data(const std::string& key, const std::string& path, bool is_gpt, JobFaults& faults) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     if (!is_gpt) faults.add(key, "got {}, a directory; expected a file", spec::shown(path));
-  } else if (!fs::exists(path, error) && !(is_gpt && fs::exists(path + ".bin", error))) {
+    return;
+  }
+  const bool is_many = is_gpt && (path.find_first_of("*?[") != std::string::npos ||
+                                  fs::exists(path + ".bin", error) || fs::exists(path + "_00000.bin", error));
+  if (!is_many && !fs::exists(path, error)) {
     faults.add(key, "got {}; there is no such file{}", spec::shown(path),
                fs::path(path).is_relative() ? " (from " + fs::current_path(error).string() + ")" : "");
   }

@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <algorithm>
 #include <map>
 
 #include "dist/communicator.h"
@@ -21,7 +22,10 @@ class Evaluator {
       : job_(job), data_(data), device_(device), communicator_(communicator), progress_(progress) {}
   // A collective. Leaves the model in training mode. All ranks get the same values.
   std::map<spec::Metric, double> run(model::Model& model) const;
-  int64_t num_samples() const { return data_.validation->size(); }
+  int64_t num_samples() const {
+    const int64_t most = job_.spec.evaluation.samples, all = data_.validation->size();
+    return most > 0 ? std::min(most, all) : all;
+  }
 
  private:
   const Job& job_;

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "data/open_windows.h"
-#include "data/subset.h"
 #include "data/text_classification.h"
 #include "job/gpt_config.h"
 #include "text/wordpiece.h"
@@ -44,12 +43,7 @@ JobData open_language(const Job& job) {
 }  // namespace
 
 JobData open_job_data(const Job& job) {
-  JobData data = job.spec.model.type == spec::ModelType::kGpt ? open_language(job) : open_classification(job);
-  const int64_t most = job.spec.evaluation.samples;
-  if (data.validation && most > 0 && most < data.validation->size()) {
-    data.validation = std::make_shared<const data::Subset>(std::move(data.validation), most);
-  }
-  return data;
+  return job.spec.model.type == spec::ModelType::kGpt ? open_language(job) : open_classification(job);
 }
 
 std::unique_ptr<metrics::EvaluationMetrics> make_evaluation_metrics(const Job& job, const JobData& data,
