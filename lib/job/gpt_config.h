@@ -54,7 +54,7 @@ struct GptConfig {
 
   // A directory's config.json, of model_type gpt2 or llama. Throws SpecError with every fault of the file.
   static GptConfig load(const std::filesystem::path& path);
-  // kNone: GPT-2 (124M).
+  // kNone: GPT-2 (124M). Without dropout.
   static GptConfig preset(spec::GptPreset preset);
 
   bool is_llama() const { return positions == spec::Positions::kRope; }

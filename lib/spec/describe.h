@@ -79,9 +79,9 @@ void describe(V& v, Model& m) {
   v("problem_type", m.problem_type, anything().also({"problem", "task"}),
     "What labels mean, and so the loss: cross-entropy, binary cross-entropy per label, or squared error");
   v("hidden_dropout", m.hidden_dropout, at_least(0).below(1).also({"hidden_dropout_prob", "dropout"}),
-    "Dropout probability of hidden layers; unset: as in config.json");
+    "Dropout probability of hidden layers; unset: as in config.json, 0 in a new gpt");
   v("attention_dropout", m.attention_dropout, at_least(0).below(1).also({"attention_probs_dropout_prob"}),
-    "Dropout probability of attention weights; unset: as in config.json");
+    "Dropout probability of attention weights; unset: as in config.json, 0 in a new gpt");
   v("classifier_dropout", m.classifier_dropout, at_least(0).below(1),
     "Dropout probability before the classifier; unset: as in config.json, else hidden_dropout");
   v("gpt", m.gpt, anything(), "Shape and form of a gpt; unset: as in the pretrained directory's config.json");
