@@ -32,7 +32,7 @@ void add_schema(CLI::App& cli, std::function<int()>& command) {
 void add_init(CLI::App& cli, std::function<int()>& command) {
   auto* init = cli.add_subcommand("init", "Print a commented starter job spec");
   auto kind = std::make_shared<std::string>("bert");
-  init->add_option("kind", *kind, "bert")->required();
+  init->add_option("kind", *kind, "bert or gpt")->required();
   init->callback([&command, kind] {
     command = [kind] {
       fmt::print("{}", spec::starter(*kind));

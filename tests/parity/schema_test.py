@@ -80,7 +80,8 @@ def main():
 
     for path in sorted((ROOT / "configs").glob("*.yaml")):
         faults += [f"{path.name}: {e.json_path}: {e.message}" for e in validator.iter_errors(yaml.safe_load(path.read_text()))]
-    faults += [f"starter: {e.message}" for e in validator.iter_errors(yaml.safe_load(run("init", "bert")))]
+    for kind in ("bert", "gpt"):
+        faults += [f"starter {kind}: {e.message}" for e in validator.iter_errors(yaml.safe_load(run("init", kind)))]
     faults += [f"refused: {text}" for text in GOOD if not validator.is_valid(yaml.safe_load(text))]
     faults += [f"accepted: {text}" for text in BAD if validator.is_valid(yaml.safe_load(text))]
     keys = list(described(schema))

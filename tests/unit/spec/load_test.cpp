@@ -75,6 +75,7 @@ TEST_CASE("a spec written as YAML is read back to the same spec") {
 
 TEST_CASE("every starter is a valid spec") {
   CHECK(parse(starter("bert"), "bert").evaluation.best == Metric::kF1);
+  CHECK(parse(starter("gpt"), "gpt").model.gpt.layers == 6);
   CHECK_THROWS_MATCHES(starter("bart"), trainer::SpecError,
-                       Message("trainer init bart: no such starter; expected bert"));
+                       Message("trainer init bart: no such starter; expected bert or gpt"));
 }
