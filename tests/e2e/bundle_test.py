@@ -143,7 +143,8 @@ class Bundle(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report = json.loads((self.path / "gpu_check.json").read_text())
         self.assertEqual([check["name"] for check in report["checks"]],
-                         ["gpu_test", "smoke", "bert_classifier fp32 x1", "bert_classifier fp32 x2"])
+                         ["gpu_test", "smoke", "bert_classifier fp32 x1", "bert_classifier fp32 x2", "gpt fp32 x1",
+                          "gpt fp32 x2"])
         self.assertEqual(report["bundle"], (self.bundle / "VERSION").read_text().splitlines())
 
     def test_the_report_says_how_old_a_system_may_be(self):

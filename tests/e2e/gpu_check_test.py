@@ -56,10 +56,9 @@ class GpuCheck(unittest.TestCase):
     def test_the_rehearsal_passes_every_check(self):
         report, checks, output = self.rehearse("")
         self.assertEqual(list(checks), [
-            "gpu_test", "smoke", "bert_classifier cpu, batch of 1", "bert_classifier fp32 x1", "bert_classifier bf16 x1",
-            "bert_classifier fp16 x1", "bert_classifier cpu, batch of 2", "bert_classifier fp32 x2",
-            "bert_classifier bf16 x2", "bert_classifier fp16 x2", "bert_classifier profile",
-            "bert_classifier killed rank x2"])
+            "gpu_test", "smoke", *(f"{model} {check}" for model in ("bert_classifier", "gpt") for check in (
+                "cpu, batch of 1", "fp32 x1", "bf16 x1", "fp16 x1", "cpu, batch of 2", "fp32 x2", "bf16 x2", "fp16 x2",
+                "profile", "killed rank x2"))])
         self.assertIn("gpu_check: passed", output)
         # The same program on the same device: equal to the bit.
         self.assertEqual(checks["bert_classifier fp32 x1"]["numbers"]["loss_error"], 0)
@@ -79,13 +78,13 @@ class GpuCheck(unittest.TestCase):
                                               {"name": "add", "time_pct": 24.5, "calls": 2}])
 
     def test_a_failed_check_stops_no_other_and_is_said(self):
-        _, checks, output = self.rehearse("profile|killed", nsys="#!/bin/sh\necho no licence\nexit 3\n", code=1)
+        _, checks, output = self.rehearse("bert.*(profile|killed)", nsys="#!/bin/sh\necho no licence\nexit 3\n", code=1)
         self.assertIn("exit code 3, expected 0\nno licence", checks["bert_classifier profile"]["error"])
         self.assertTrue(checks["bert_classifier killed rank x2"]["ok"])
         self.assertIn("gpu_check: FAILED: bert_classifier profile;", output)
 
     def test_a_check_that_hangs_is_ended_and_those_without_time_fail(self):
-        _, checks, _ = self.rehearse("profile|killed", "--budget-s", "3", nsys="#!/bin/sh\nsleep 1000 &\nwait\n", code=1)
+        _, checks, _ = self.rehearse("bert.*(profile|killed)", "--budget-s", "3", nsys="#!/bin/sh\nsleep 1000 &\nwait\n", code=1)
         self.assertRegex(checks["bert_classifier profile"]["error"], "^not done after [23] s")
         self.assertEqual(checks["bert_classifier killed rank x2"]["error"], "no time was left for it")
 
