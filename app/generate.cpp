@@ -30,6 +30,16 @@ std::string unescaped(const std::string& text) {
   return out;
 }
 
+// CLI::Range lets NaN pass, and writes 1e-9 as 0.
+CLI::Validator number(double least, double most, const std::string& expected) {
+  const auto check = [=](const std::string& text) {
+    double value = 0;
+    const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return fits ? "" : fmt::format("got {}; expected {}", text, expected);
+  };
+  return CLI::Validator(check, "(" + expected + ")");
+}
+
 }  // namespace
 
 void add_generate(CLI::App& cli, std::function<int()>& command) {
@@ -44,7 +54,8 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
   generate
       ->add_option("--prompt", r.prompts, "Text to continue; may be given several times (\\n is a new line)")
       ->allow_extra_args(false);
-  generate->add_option("--prompt-file", *prompt_file, "File with a text to continue, read as it is");
+  generate->add_option("--prompt-file", *prompt_file, "File with a text to continue, read as it is")
+      ->check(CLI::ExistingFile);
   generate->add_flag("--raw", *is_raw, "Take backslashes in --prompt and --stop as they are");
   generate->add_option("--tokenizer", r.tokenizer, "Directory of the tokenizer; default: the model's");
   generate->add_option("-n,--max-new-tokens", r.max_new_tokens, "Most tokens of a text")
@@ -55,19 +66,19 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       ->capture_default_str();
   generate
       ->add_option("--temperature", r.temperature, "Spread of the choice; 0: always the most likely token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number(0, 100, "a number from 0 to 100"))
       ->capture_default_str();
   generate->add_option("--top-k", r.top_k, "Choose among the k most likely tokens; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{100'000'000}))
       ->capture_default_str();
   generate
       ->add_option("--top-p", r.top_p, "Choose among the fewest tokens that have this probability together")
-      ->check(CLI::Range(1e-9, 1.0))
+      ->check(number(1e-9, 1, "a number above 0, at most 1"))
       ->capture_default_str();
   generate
       ->add_option("--repetition-penalty", r.repetition_penalty,
                    "> 1: makes tokens that were there less likely")
-      ->check(CLI::Range(1e-3, 1e3))
+      ->check(number(1e-3, 1e3, "a number from 0.001 to 1000"))
       ->capture_default_str();
   generate->add_option("--stop", r.stop, "String that ends a text; may be given several times")
       ->allow_extra_args(false);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,8 +15,10 @@
 #include "dist/cuda_plugin.h"
 #include "generate/generator.h"
 #include "hardware/cuda_devices.h"
+#include "job/gpt_config.h"
 #include "job/job.h"
 #include "model/gpt.h"
+#include "train/torch_error.h"
 
 namespace trainer::app {
 namespace {
@@ -34,6 +37,21 @@ Job job_of(const GenerateRequest& request) {
   return job;
 }
 
+// What the directory is, before its parts are opened: an error of a tokenizer says little about a wrong path.
+GptConfig model_config(const std::filesystem::path& model) {
+  constexpr const char* kExpected = "a Hugging Face directory of a GPT-2 or a Llama";
+  if (!std::filesystem::is_directory(model)) {
+    fail<SpecError>("{}: no such directory; expected {}, such as <output_dir>/final of a job", model.string(),
+                    kExpected);
+  }
+  if (!std::filesystem::exists(model / "config.json")) {
+    const auto of_run = model / "final";
+    fail<SpecError>("{}: has no config.json; expected {}{}", model.string(), kExpected,
+                    std::filesystem::exists(of_run / "config.json") ? "\nhint: " + of_run.string() : "");
+  }
+  return GptConfig::load(model / "config.json");
+}
+
 const char* name(generate::Finish finish) {
   switch (finish) {
     case generate::Finish::kLength:
@@ -46,13 +64,17 @@ const char* name(generate::Finish finish) {
   return "?";
 }
 
-}  // namespace
-
-int generate(const GenerateRequest& request) {
+int run(const GenerateRequest& request) {
+  const GptConfig config = model_config(request.model);
   const Job job = job_of(request);
   if (request.threads > 0) at::set_num_threads(static_cast<int>(request.threads));
-  const auto tokenizer = text::load_tokenizer(text::TokenizerKind::kAuto,
-                                              request.tokenizer.empty() ? request.model : request.tokenizer);
+  const std::string& directory = request.tokenizer.empty() ? request.model : request.tokenizer;
+  const auto tokenizer = text::load_tokenizer(text::TokenizerKind::kAuto, directory);
+  if (tokenizer->vocab_size() > config.vocab_size) {
+    fail<SpecError>(
+        "{}: its tokenizer has {} tokens, the model {} has {}; expected the tokenizer of the model",
+        directory, tokenizer->vocab_size(), request.model, config.vocab_size);
+  }
   auto loaded = model::make_model(job, {.vocab_size = tokenizer->vocab_size()});
   const auto gpt = std::dynamic_pointer_cast<model::Gpt>(loaded.model);
   gpt->eval();
@@ -105,6 +127,16 @@ int generate(const GenerateRequest& request) {
   fmt::print(stderr, "{} tokens in {:.2f} s, {:.0f} tokens/s\n", tokens, seconds,
              static_cast<double>(tokens) / seconds);
   return 0;
+}
+
+}  // namespace
+
+int generate(const GenerateRequest& request) {
+  try {
+    return run(request);
+  } catch (const c10::Error& error) {
+    train::fail_as_ours(error, "lower --num-samples or --max-new-tokens, or give --precision bf16");
+  }
 }
 
 }  // namespace trainer::app

@@ -97,9 +97,10 @@ std::vector<Text> Generator::run(const std::vector<std::string>& prompts, const 
     for (size_t i = 0; i < running.size(); ++i) {
       Sequence& s = running[i];
       Text& text = texts[s.index];
+      // A model may have more tokens than its tokenizer, for speed: those stand for nothing.
       const std::span<const float> row(
           logits.const_data_ptr<float>() + static_cast<int64_t>(i) * logits.size(1),
-          static_cast<size_t>(logits.size(1)));
+          static_cast<size_t>(std::min(logits.size(1), tokenizer_->vocab_size())));
       const int64_t id = draw(row, s.tokens, options.sampling, s.random);
       ++text.new_tokens;
       if (is_eos(id)) {

@@ -18,6 +18,7 @@ std::vector<std::pair<int64_t, double>> candidates(std::span<const float> logits
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
     for (const int64_t id : seen) {
+      if (id >= static_cast<int64_t>(scores.size())) break;
       double& score = scores[static_cast<size_t>(id)];
       score = score > 0 ? score / sampling.repetition_penalty : score * sampling.repetition_penalty;
     }

@@ -19,7 +19,7 @@ struct Sampling {
 };
 
 // The tokens that may come and their probabilities, most likely first. logits: [V]; `history`: the tokens so far, prompt
-// included. Throws NumericError when no logit is finite.
+// included, those >= V too. Throws NumericError when no logit is finite.
 std::vector<std::pair<int64_t, double>> candidates(std::span<const float> logits,
                                                    std::span<const int64_t> history,
                                                    const Sampling& sampling);

@@ -26,6 +26,7 @@
 #include "spec/load.h"
 #include "train/ema.h"
 #include "train/job_data.h"
+#include "train/torch_error.h"
 #include "train/trainer.h"
 
 namespace trainer::train {
@@ -180,20 +181,6 @@ bool run(const Job& job, report::ProgressPage& progress) {
   return finished;
 }
 
-// LibTorch's errors carry a C++ backtrace, which is nothing for people.
-[[noreturn]] void fail_as_ours(const c10::Error& error) {
-  const std::string message = error.what_without_backtrace();
-  const bool on_device = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
-  // The CPU's allocator throws no type of its own.
-  if (on_device || message.find("DefaultCPUAllocator: ") != std::string::npos) {
-    fail<OutOfMemoryError>(
-        "out of {}memory: {}; hint: lower train.batch_size (and raise train.gradient_accumulation), or train "
-        "in bf16",
-        on_device ? "device " : "", message);
-  }
-  throw Error(ExitCode::kInternal, "internal error", message);
-}
-
 }  // namespace
 
 ExitCode run_worker(const spec::JobSpec& spec, const World& world, report::ProgressPage& progress) {
@@ -206,7 +193,7 @@ ExitCode run_worker(const spec::JobSpec& spec, const World& world, report::Progr
   try {
     return run(job, progress) ? ExitCode::kOk : ExitCode::kPreempted;
   } catch (const c10::Error& error) {
-    fail_as_ours(error);
+    fail_as_ours(error, "lower train.batch_size (and raise train.gradient_accumulation), or train in bf16");
   }
 }
 

@@ -34,10 +34,9 @@ def config(form, vocab_size, positions):
                        num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, bos_token_id=0, eos_token_id=0)
 
 
-def make_directory(directory, form, vocab_size=320, positions=64, spread=0.0):
-    """A model and its tokenizer. `spread` > 0: weights are normal with this deviation, biases and norms too, so that
+def make_directory(directory, form, vocab_size=320, positions=64, spread=0.0, with_tokenizer=True):
+    """A model and its tokenizer, which is returned. `spread` > 0: weights are normal with this deviation, biases and norms too, so that
     errors show and no two logits are nearly equal."""
-    tokenizer = make_tokenizer(vocab_size)
     torch.manual_seed(3)
     model = AutoModelForCausalLM.from_config(config(form, vocab_size, positions))
     if spread > 0:
@@ -48,5 +47,8 @@ def make_directory(directory, form, vocab_size=320, positions=64, spread=0.0):
                 else:
                     parameter.copy_(spread * torch.randn_like(parameter))
     model.save_pretrained(directory)
+    if not with_tokenizer:
+        return None
+    tokenizer = make_tokenizer(vocab_size)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS).save_pretrained(directory)
     return tokenizer

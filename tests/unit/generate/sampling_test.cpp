@@ -57,6 +57,13 @@ TEST_CASE("top-p keeps the fewest tokens whose probabilities reach it, and alway
   check(candidates(kLogits, {}, {.top_p = 1e-9}), {{1, 1.0}});
 }
 
+TEST_CASE("a token of the history that may not come is no candidate") {
+  const std::vector<int64_t> history = {1, 4, 100};
+  check(candidates(kLogits, history, {.repetition_penalty = 1}), candidates(kLogits, {}, {}));
+  check(candidates(kLogits, history, {.repetition_penalty = 2}),
+        candidates(kLogits, std::vector<int64_t>{1}, {.repetition_penalty = 2}));
+}
+
 TEST_CASE("top-p counts what top-k left") {
   // Of 4/7 and 3/7 the first reaches 0.5 alone.
   check(candidates(kLogits, {}, {.top_k = 2, .top_p = 0.5}), {{1, 1.0}});
