@@ -272,7 +272,8 @@ GptConfig GptConfig::load(const std::filesystem::path& path) {
 
 GptConfig GptConfig::preset(GptPreset preset) {
   GptConfig c;
-  c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0;  // what is trained on much text needs none
+  c.embedding_dropout = c.residual_dropout = c.attention_dropout =
+      0;  // what is trained on much text needs none
   const auto gpt2 = [&](int64_t layers, int64_t heads, int64_t channels) {
     c.layers = layers, c.heads = c.kv_heads = heads;
     c.hidden_size = channels, c.intermediate_size = 4 * channels, c.head_dim = channels / heads;
