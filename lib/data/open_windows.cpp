@@ -177,6 +177,12 @@ WindowSets open_windows(const Job& job, const std::shared_ptr<const Tokenizer>& 
         open_stream(job, data.validation, tokenizer.get(), vocab_size, num_threads), of_validation);
   } else if (data.validation_fraction > 0) {
     options.end = of_validation.begin = tokens::validation_begin(*stream, data.validation_fraction);
+    if (const int64_t kept = stream->size() - of_validation.begin; kept <= data.max_length) {
+      fail<DataError>(
+          "{}: {} tokens for validation, expected at least {} (data.max_length and one more)\nhint: raise "
+          "data.validation_fraction",
+          data.train.path, kept, data.max_length + 1);
+    }
     sets.validation = std::make_shared<const TokenWindows>(stream, of_validation);
   }
   sets.train = std::make_shared<const TokenWindows>(stream, options);

@@ -363,13 +363,14 @@ class Resolver {
     if (!has_validation) {
       if (said("evaluation.every") && e.every != "never") {
         faults_.add("evaluation.every",
-                    "got {}, but there is nothing to evaluate; expected data.validation.path",
-                    spec::shown(e.every));
+                    "got {}, but there is nothing to evaluate; expected data.validation.path{}",
+                    spec::shown(e.every),
+                    s_.model.type == spec::ModelType::kGpt ? " or data.validation_fraction" : "");
       }
       e.every = "never";
     }
     if (e.every == "never") {
-      const char* why = has_validation ? "evaluation.every is never" : "there is no data.validation.path";
+      const char* why = has_validation ? "evaluation.every is never" : "there is nothing to evaluate";
       if (e.best)
         faults_.add("evaluation.best", "got {}, but {}; expected an evaluation", to_string(*e.best), why);
       if (e.early_stop_patience > 0) {

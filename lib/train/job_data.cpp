@@ -36,7 +36,14 @@ JobData open_language(const Job& job) {
   data::WindowSets windows = data::open_windows(job, tokenizer, vocab_size, threads);
   data.train = std::move(windows.train);
   data.validation = std::move(windows.validation);
-  if (tokenizer) data.token_bytes = data::token_byte_lengths(*tokenizer, vocab_size);
+  const auto& metrics = job.spec.evaluation.metrics;
+  if (tokenizer) {
+    data.token_bytes = data::token_byte_lengths(*tokenizer, vocab_size);
+  } else if (data.validation && std::count(metrics.begin(), metrics.end(), spec::Metric::kBitsPerByte) > 0) {
+    fail<SpecError>(
+        "evaluation.metrics: got bits_per_byte, but the tokens' tokenizer is not known; expected "
+        "data.tokenizer");
+  }
   return data;
 }
 
@@ -50,12 +57,6 @@ std::unique_ptr<metrics::EvaluationMetrics> make_evaluation_metrics(const Job& j
                                                                     c10::Device device) {
   const auto& wanted = job.spec.evaluation.metrics;
   if (job.spec.model.type == spec::ModelType::kGpt) {
-    const bool needs_bytes = std::count(wanted.begin(), wanted.end(), spec::Metric::kBitsPerByte) > 0;
-    if (needs_bytes && !data.token_bytes.defined()) {
-      fail<SpecError>(
-          "evaluation.metrics: got bits_per_byte, but the tokens' tokenizer is not known; expected "
-          "data.tokenizer");
-    }
     return std::make_unique<metrics::LanguageMetrics>(wanted, data.token_bytes, device);
   }
   return std::make_unique<metrics::ClassificationMetrics>(job.spec.model.problem_type,
