@@ -147,11 +147,14 @@ std::string compute(const Estimate& e, const DataSize& size) {
 }
 
 std::string memory(const Estimate& e) {
-  return fmt::format(
-      "{} a worker = weights {} + gradients {} + optimizer {} + activations up to {} (estimates)",
-      mebibytes(e.total_bytes()), mebibytes(static_cast<double>(e.weight_bytes)),
-      mebibytes(static_cast<double>(e.gradient_bytes)), mebibytes(static_cast<double>(e.optimizer_bytes)),
-      mebibytes(e.activation_bytes));
+  const auto bytes = [](int64_t n) { return mebibytes(static_cast<double>(n)); };
+  std::string text =
+      fmt::format("{} a worker = weights {} + gradients {} + optimizer {}", mebibytes(e.total_bytes()),
+                  bytes(e.weight_bytes), bytes(e.gradient_bytes), bytes(e.optimizer_bytes));
+  if (e.mean_bytes > 0) text += fmt::format(" + mean of weights {}", bytes(e.mean_bytes));
+  text += fmt::format(" + activations up to {}", mebibytes(e.activation_bytes));
+  if (e.program_bytes > 0) text += fmt::format(" + program {}", bytes(e.program_bytes));
+  return text + " (estimates)";
 }
 
 }  // namespace

@@ -12,6 +12,9 @@
 namespace trainer {
 namespace {
 
+// Of a worker that trains a model of no size.
+constexpr int64_t kProgramBytes = int64_t{150} << 20;
+
 int64_t state_per_parameter(const spec::Optimizer& o) {
   switch (o.type) {
     case spec::OptimizerType::kAdamW:
@@ -22,6 +25,19 @@ int64_t state_per_parameter(const spec::Optimizer& o) {
       return o.momentum > 0 ? 1 : 0;
   }
   return 0;
+}
+
+double activation_bytes(const Job& job, const Estimate& e, const ModelCost& cost) {
+  double beside = cost.activation_bytes + cost.first_gradient_bytes;
+  // One process with one micro-batch a step frees its gradients before forward: they are made as activations
+  // go.
+  const bool made_anew = job.world.size == 1 && job.spec.train.gradient_accumulation == 1;
+  if (made_anew) beside -= static_cast<double>(e.gradient_bytes);
+  beside = std::max(beside, cost.evaluation_bytes);
+  if (job.cuda) return beside;
+  const double held =
+      static_cast<double>(e.weight_bytes + e.gradient_bytes + e.optimizer_bytes + e.mean_bytes);
+  return beside + cost.scratch_bytes + (held + beside) / 16;  // kernels/cpu_memory.h
 }
 
 }  // namespace
@@ -44,7 +60,9 @@ Estimate estimate(const Job& job, const DataSize& data) {
   e.weight_bytes = 4 * e.parameters + (copies ? 2 * cost.matrix_parameters : 0);
   e.gradient_bytes = 4 * e.trainable;
   e.optimizer_bytes = 4 * state_per_parameter(spec.optimizer) * e.trainable;
-  e.activation_bytes = cost.activation_bytes;
+  e.mean_bytes = train.ema_decay > 0 ? 4 * e.trainable : 0;
+  e.program_bytes = job.cuda ? 0 : kProgramBytes;
+  e.activation_bytes = activation_bytes(job, e, cost);
   double sequences = static_cast<double>(job.global_batch);
   if (train.batch_tokens > 0) {
     const double limit = static_cast<double>(train.batch_tokens) / e.tokens_per_sequence;

@@ -30,7 +30,12 @@ struct ModelCost {
   ParameterCount weights, biases_and_norms;
   int64_t matrix_parameters = 0;  // of its linear layers
   double forward_flops = 0;       // of one sequence
-  double activation_bytes = 0;    // of a micro-batch whose sequences all have max_length tokens
+  // Of a micro-batch whose sequences all have max_length tokens.
+  double activation_bytes = 0;
+  double first_gradient_bytes =
+      0;                        // of the parameters whose gradients are made while all activations are there
+  double scratch_bytes = 0;     // of the CPU's kernels
+  double evaluation_bytes = 0;  // of an evaluation's batch, without gradients
 };
 
 // What a job will take, worked out from its spec alone.
@@ -42,7 +47,10 @@ struct Estimate {
   int64_t weight_bytes = 0;  // fp32, and copies of matrices that backward keeps in the compute type
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
-  // Of one micro-batch whose sequences all have max_length tokens: an upper bound.
+  int64_t mean_bytes = 0;     // of the weights' running mean (train.ema_decay)
+  int64_t program_bytes = 0;  // on a CPU: the program and its libraries, measured
+  // Of one micro-batch whose sequences all have max_length tokens, beside the others and with what the
+  // allocator may hold: an upper bound.
   double activation_bytes = 0;
   double tokens_per_sequence = 0;  // mean that step_flops assumes: DataSize's, else max_length
   double step_flops = 0;           // of all ranks: forward and backward (2 × forward) of all micro-batches
@@ -50,7 +58,8 @@ struct Estimate {
   int64_t steps = 0;               // of optimizer, in all; 0: not known
 
   double total_bytes() const {
-    return static_cast<double>(weight_bytes + gradient_bytes + optimizer_bytes) + activation_bytes;
+    return static_cast<double>(weight_bytes + gradient_bytes + optimizer_bytes + mean_bytes + program_bytes) +
+           activation_bytes;
   }
 };
 

@@ -23,6 +23,7 @@
 #include "hardware/machine.h"
 #include "job/estimate.h"
 #include "job/job.h"
+#include "kernels/cpu_memory.h"
 #include "spec/load.h"
 #include "train/ema.h"
 #include "train/job_data.h"
@@ -42,7 +43,10 @@ c10::Device use_device(const Job& job) {
   if (job.spec.hardware.threads_per_worker > 0) {
     at::set_num_threads(static_cast<int>(job.spec.hardware.threads_per_worker));
   }
-  if (!job.cuda) return c10::Device(c10::kCPU);
+  if (!job.cuda) {
+    kernels::cache_cpu_memory();
+    return c10::Device(c10::kCPU);
+  }
   dist::load_cuda_plugin();
   at::globalContext().setAllowTF32CuBLAS(job.spec.train.tf32);
   at::globalContext().setAllowTF32CuDNN(job.spec.train.tf32);

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "job/bert_config.h"
+#include "job/gpt_config.h"
 #include "spec/load.h"
 #include "temporary_directory.h"
 
@@ -82,6 +83,45 @@ TEST_CASE("a job's memory, steps and FLOPs follow from its spec") {
   CHECK(estimate(by_tokens, {0, 10}).step_flops == step_flops(32, 10));
 }
 
+TEST_CASE("a GPT's memory follows from its shape, precision and what it computes again") {
+  const auto of = [](const std::string& more, World world = {}) {
+    return estimate(resolve(
+        spec::parse("model: {type: gpt, gpt: {layers: 12, heads: 4, hidden_size: 64, vocab_size: 100}}\n"
+                    "data: {train: {path: a}, max_length: 64}\ntrain: {batch_size: 8, epochs: 1}\n",
+                    "job.yaml", {"evaluation.every=never", more}),
+        world, 0));
+  };
+  const Estimate e = of("train.precision=fp32");
+  const int64_t layer = 64 * (3 * 64 + 64 + 8 * 64) + (3 + 1 + 4 + 1) * 64 + 4 * 64;
+  CHECK(e.parameters == (128 + 64) * 64 + 12 * layer + 2 * 64);
+  CHECK(e.weight_bytes == 4 * e.parameters);
+  CHECK(e.optimizer_bytes == 8 * e.parameters);
+  CHECK(e.mean_bytes == 0);
+  CHECK(of("train.ema_decay=0.9").mean_bytes == 4 * e.parameters);
+  // Kept of a token and layer, by hand: two residuals and norms, queries, keys, values, context, sums of
+  // softmax, the MLP before and after GELU; less the gradients that are made as they go.
+  const double kept = 512.0 * 12 * (4 * (4 * 64 + 3 * 64 + 64 + 2 * 256) + 4 * 4);
+  CHECK(e.activation_bytes > kept - 4.0 * static_cast<double>(e.parameters));
+  CHECK(e.activation_bytes < 1.3 * kept);
+  World two;
+  two.size = two.local_size = 2;
+  CHECK(of("train.precision=fp32", two).activation_bytes > kept);
+  CHECK(of("train.gradient_accumulation=2").activation_bytes > kept);
+  const double mlp = of("train.recompute=mlp").activation_bytes,
+               block = of("train.recompute=block").activation_bytes;
+  CHECK(mlp < e.activation_bytes);
+  CHECK(block < mlp);
+  CHECK(of("train.precision=bf16").activation_bytes < e.activation_bytes);
+  CHECK(e.step_flops ==
+        3 * 8 *
+            GptConfig(load_gpt_config(resolve(
+                          spec::parse("model: {type: gpt, gpt: {layers: 12, heads: 4, hidden_size: 64, "
+                                      "vocab_size: 100}}\ndata: {train: {path: a}, max_length: 64}",
+                                      "job.yaml", {}),
+                          World(), 0)))
+                .forward_flops(64, 64 * 65 / 2));
+}
+
 TEST_CASE("parameters that decay and those spared are counted") {
   const ModelDirectory model(kTiny);
   const auto of = [&](const std::string& yaml) { return estimate(job_on(model.path, yaml)); };
@@ -128,7 +168,7 @@ TEST_CASE("a job is described in a table") {
   optimizer  adamw, learning rate 5e-05; weight decay 0.01 on 12,264 parameters in 13 tensors, none on 586 in 20 (biases and norms)
   schedule   linear, 100 steps of warm-up
   evaluation every epoch: loss, accuracy, f1; best by f1
-  memory     0.9 MiB a worker = weights 0.0 MiB + gradients 0.0 MiB + optimizer 0.1 MiB + activations up to 0.7 MiB (estimates)
+  memory     151 MiB a worker = weights 0.0 MiB + gradients 0.0 MiB + optimizer 0.1 MiB + activations up to 0.8 MiB + program 150 MiB (estimates)
   compute    17.8 MFLOP a step of 12.5 tokens a sequence
   warning    job.yaml:2:32: train.tf32: has no effect on CPUs
 )",
