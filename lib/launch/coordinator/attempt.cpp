@@ -175,6 +175,7 @@ void Coordinator::let_go(int64_t id) {
   members_.erase(id);
   if (id == 0) {
     state_ = State::kOver;
+    left_ = true;
     timers_.fill(kNever);
     for (const auto& [other, m] : members_) {
       hooks_.send(other,

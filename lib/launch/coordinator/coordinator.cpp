@@ -75,7 +75,9 @@ void Coordinator::refuse_duplicates(const Member& holder) {
 
 void Coordinator::join(int64_t id, const Join& join, int64_t now_ns) {
   const Member* own = members_.contains(0) ? &members_.at(0) : nullptr;
-  if (state_ == State::kOver) return refuse(id, "the job is over", true);
+  if (state_ == State::kOver) {  // those who look for the job may find it elsewhere
+    return refuse(id, left_ ? "this node leaves the job" : "the job is over", !left_);
+  }
   if (own != nullptr && own->join.version != join.version)
     return refuse(id,
                   fmt::format("{} runs trainer {}, {} runs {}; all nodes need the same version", join.host,

@@ -120,6 +120,7 @@ class Coordinator {
   std::optional<Failure> last_failure_;
   std::string after_failure_;
   std::optional<Leave> interrupted_;  // the whole job was told to stop
+  bool left_ = false;                 // over here, while the others go on elsewhere
   bool rescaling_ = false;            // the attempt ends because nodes come or go
   int64_t request_id_ = 0;
   bool request_stops_ = false;

@@ -472,6 +472,10 @@ TEST_CASE("the coordinator's node leaves a job that can meet elsewhere, and ends
     CHECK(job.last<Refused>(id)->reason == "h0, where the nodes meet, leaves the job");
     CHECK_FALSE(job.last<Refused>(id)->final);  // they meet again
   }
+  // One of them comes back here first, before this node is gone.
+  job.join(3);
+  CHECK(job.last<Refused>(3)->reason == "this node leaves the job");
+  CHECK_FALSE(job.last<Refused>(3)->final);
 
   plan.endpoints.pop_back();
   Job bound(plan);
