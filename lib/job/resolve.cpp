@@ -2,6 +2,7 @@
 #include <cctype>
 #include <charconv>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -106,43 +107,34 @@ class Resolver {
 
   // Keys that mean something to the other type of model only.
   void only_of_type() {
-    static constexpr std::pair<spec::ModelType, const char*> kKeys[] = {
-        {spec::ModelType::kBertClassifier, "model.num_labels"},
-        {spec::ModelType::kBertClassifier, "model.problem_type"},
-        {spec::ModelType::kBertClassifier, "model.classifier_dropout"},
-        {spec::ModelType::kBertClassifier, "data.label_names"},
-        {spec::ModelType::kBertClassifier, "data.truncation"},
-        {spec::ModelType::kBertClassifier, "data.train.text_pair"},
-        {spec::ModelType::kBertClassifier, "data.train.label"},
-        {spec::ModelType::kBertClassifier, "train.batch_tokens"},
-        {spec::ModelType::kGpt, "model.gpt"},
-        {spec::ModelType::kGpt, "data.validation_fraction"},
-        {spec::ModelType::kGpt, "data.tokenizer"},
-        {spec::ModelType::kGpt, "data.documents"},
-        {spec::ModelType::kGpt, "data.windows"},
-        {spec::ModelType::kGpt, "train.recompute"}};
+    using spec::ModelType;
     // A resolved spec has every key; what it leaves at its default says nothing.
     const spec::JobSpec none;
-    const auto differs = [&](std::string_view key) {
-      if (key == "model.num_labels") return s_.model.num_labels != none.model.num_labels;
-      if (key == "model.problem_type") return s_.model.problem_type != none.model.problem_type;
-      if (key == "model.classifier_dropout") return s_.model.classifier_dropout.has_value();
-      if (key == "data.label_names") return !s_.data.label_names.empty();
-      if (key == "data.truncation") return s_.data.truncation != none.data.truncation;
-      if (key == "data.train.text_pair") return !s_.data.train.text_pair.empty();
-      if (key == "data.train.label") return !s_.data.train.label.empty();
-      if (key == "train.batch_tokens") return s_.train.batch_tokens != 0;
-      if (key == "model.gpt") return s_.model.gpt != none.model.gpt;
-      if (key == "data.validation_fraction") return s_.data.validation_fraction != 0;
-      if (key == "data.tokenizer") return s_.data.tokenizer != none.data.tokenizer;
-      if (key == "data.documents") return s_.data.documents != none.data.documents;
-      if (key == "data.windows") return s_.data.windows != none.data.windows;
-      return s_.train.recompute != none.train.recompute;
+    const auto& [m, d, t] = std::tie(s_.model, s_.data, s_.train);
+    const struct {
+      ModelType type;
+      const char* key;
+      bool is_said;
+    } keys[] = {
+        {ModelType::kBertClassifier, "model.num_labels", m.num_labels != none.model.num_labels},
+        {ModelType::kBertClassifier, "model.problem_type", m.problem_type != none.model.problem_type},
+        {ModelType::kBertClassifier, "model.classifier_dropout", m.classifier_dropout.has_value()},
+        {ModelType::kBertClassifier, "data.label_names", !d.label_names.empty()},
+        {ModelType::kBertClassifier, "data.truncation", d.truncation != none.data.truncation},
+        {ModelType::kBertClassifier, "data.train.text_pair", !d.train.text_pair.empty()},
+        {ModelType::kBertClassifier, "data.train.label", !d.train.label.empty()},
+        {ModelType::kBertClassifier, "train.batch_tokens", t.batch_tokens != 0},
+        {ModelType::kGpt, "model.gpt", m.gpt != none.model.gpt},
+        {ModelType::kGpt, "data.validation_fraction", d.validation_fraction != 0},
+        {ModelType::kGpt, "data.tokenizer", d.tokenizer != none.data.tokenizer},
+        {ModelType::kGpt, "data.documents", d.documents != none.data.documents},
+        {ModelType::kGpt, "data.windows", d.windows != none.data.windows},
+        {ModelType::kGpt, "train.recompute", t.recompute != none.train.recompute},
     };
-    for (const auto& [type, key] : kKeys) {
-      if (type == s_.model.type || !differs(key)) continue;
+    for (const auto& [type, key, is_said] : keys) {
+      if (type == m.type || !is_said) continue;
       faults_.add(key, "is a key of model.type {}, and this is {}; expected nothing here", to_string(type),
-                  to_string(s_.model.type));
+                  to_string(m.type));
     }
   }
 
