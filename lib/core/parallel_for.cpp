@@ -11,8 +11,11 @@
 
 namespace trainer {
 
-void parallel_for(int64_t n, int64_t chunk, int64_t num_threads,
-                  const std::function<void(int64_t begin, int64_t end)>& body) {
+void parallel_for(int64_t n, int64_t chunk, int64_t num_threads, const LoopBody& body) {
+  parallel_for(n, chunk, num_threads, [&] { return LoopBody(std::ref(body)); });
+}
+
+void parallel_for(int64_t n, int64_t chunk, int64_t num_threads, const std::function<LoopBody()>& make_body) {
   std::atomic<int64_t> next = 0;
   std::mutex mutex;
   std::exception_ptr error;
@@ -20,6 +23,7 @@ void parallel_for(int64_t n, int64_t chunk, int64_t num_threads,
   const auto work = [&] {
     int64_t begin = 0;
     try {
+      const LoopBody body = make_body();
       while ((begin = next.fetch_add(chunk)) < n) body(begin, std::min(begin + chunk, n));
     } catch (...) {
       next = n;
@@ -30,10 +34,11 @@ void parallel_for(int64_t n, int64_t chunk, int64_t num_threads,
       }
     }
   };
-  std::vector<std::thread> threads;
-  for (int64_t i = std::min(num_threads, ceil_div(n, chunk)); i > 1; --i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> others;  // joined also when another cannot be started
+    for (int64_t i = std::min(num_threads, ceil_div(n, chunk)); i > 1; --i) others.emplace_back(work);
+    work();
+  }
   if (error) std::rethrow_exception(error);
 }
 

@@ -4,9 +4,10 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/parallel_for.h"
+#include "text/batch.h"
 #include "text/bpe/tokenizer.h"
 #include "text/char_tokenizer.h"
-#include "text/parallel.h"
 
 namespace trainer::text {
 
@@ -38,6 +39,17 @@ void Tokenizer::encode(std::string_view text, int64_t num_threads, SpecialTokens
                [&](std::vector<int32_t>&& part, size_t done) { take(part, done); });
 }
 
+void Tokenizer::encode_segments(std::string_view text, std::span<const Segment> segments, Encoder& encoder,
+                                std::vector<int32_t>& ids) {
+  for (const Segment& segment : segments) {
+    if (segment.id >= 0) {
+      ids.push_back(segment.id);
+    } else {
+      encoder.encode(text, segment, ids);
+    }
+  }
+}
+
 void Tokenizer::encode_parts(std::string_view text, int64_t num_threads, SpecialTokens special, size_t round,
                              const std::function<void(std::vector<int32_t>&&, size_t)>& take) const {
   constexpr size_t kChunk = 1 << 18;  // bytes: large beside what starting on a chunk costs
@@ -61,23 +73,15 @@ void Tokenizer::encode_parts(std::string_view text, int64_t num_threads, Special
                        static_cast<size_t>(std::max<int64_t>(num_threads, 1));
   for (size_t first = 0; first < groups.size(); first += std::min(round, groups.size())) {
     const size_t count = std::min(round, groups.size() - first);
-    const auto make_work = [&] {
-      return [&, encoder = std::shared_ptr(make_encoder(share))](size_t g) {
-        Group& group = groups[first + g];
+    parallel_for(static_cast<int64_t>(count), 1, num_threads, [&]() -> LoopBody {
+      return [&, encoder = std::shared_ptr(make_encoder(share))](int64_t g, int64_t) {
+        Group& group = groups[first + static_cast<size_t>(g)];
         const size_t num_bytes = all[group.end - 1].end - all[group.begin].begin;
         group.ids.reserve(num_bytes / 3);  // of English prose: 4.5 bytes a token
-        for (size_t i = group.begin; i < group.end; ++i) {
-          if (all[i].id >= 0) {
-            group.ids.push_back(all[i].id);
-          } else {
-            encoder->encode(text, all[i], group.ids);
-          }
-        }
+        encode_segments(text, std::span(all).subspan(group.begin, group.end - group.begin), *encoder,
+                        group.ids);
       };
-    };
-    if (const auto failure = parallel_for(count, 1, num_threads, make_work)) {
-      std::rethrow_exception(failure->error);
-    }
+    });
     for (size_t g = first; g < first + count; ++g) {
       std::vector<int32_t> ids;  // whose memory goes with it
       ids.swap(groups[g].ids);
@@ -92,30 +96,15 @@ std::vector<std::vector<int32_t>> Tokenizer::encode_batch(const std::vector<std:
   for (const std::string_view text : texts) num_bytes += text.size();
   const auto threads = static_cast<size_t>(std::max<int64_t>(num_threads, 1));
   const size_t chunk = std::clamp<size_t>(texts.size() / (threads * 16), 1, 64);
-
-  std::vector<std::vector<int32_t>> out(texts.size());
-  const auto make_work = [&] {
-    return [&, encoder = std::shared_ptr(make_encoder(num_bytes / threads)),
-            parts = std::vector<Segment>()](size_t i) mutable {
-      segments(texts[i], special, std::numeric_limits<size_t>::max(), parts);
-      out[i].reserve(texts[i].size() / 3);
-      for (const Segment& part : parts) {
-        if (part.id >= 0) {
-          out[i].push_back(part.id);
-        } else {
-          encoder->encode(texts[i], part, out[i]);
-        }
-      }
+  const auto make_encode = [&] {
+    return [&, encoder = std::shared_ptr(make_encoder(num_bytes / threads)), parts = std::vector<Segment>()](
+               std::string_view text, std::vector<int32_t>& ids) mutable {
+      segments(text, special, std::numeric_limits<size_t>::max(), parts);
+      ids.reserve(text.size() / 3);
+      encode_segments(text, parts, *encoder, ids);
     };
   };
-  if (const auto failure = parallel_for(texts.size(), chunk, num_threads, make_work)) {
-    try {
-      std::rethrow_exception(failure->error);
-    } catch (const DataError& e) {
-      fail<DataError>("text {} of {}: {}", failure->index, texts.size(), e.what());
-    }
-  }
-  return out;
+  return encode_each<std::vector<int32_t>>(texts, static_cast<int64_t>(chunk), num_threads, make_encode);
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {

@@ -83,6 +83,9 @@ class Tokenizer {
   [[noreturn]] void fail_no_token(int32_t id) const;
 
  private:
+  // Appends the ids of segments of `text`.
+  static void encode_segments(std::string_view text, std::span<const Segment> segments, Encoder& encoder,
+                              std::vector<int32_t>& ids);
   // Chunk by chunk, of which `round` are encoded before their ids are taken.
   void encode_parts(std::string_view text, int64_t num_threads, SpecialTokens special, size_t round,
                     const std::function<void(std::vector<int32_t>&&, size_t)>& take) const;

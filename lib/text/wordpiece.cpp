@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "text/added_tokens.h"
-#include "text/parallel.h"
+#include "text/batch.h"
 #include "text/piece_trie.h"
 #include "text/tokenizer_config.h"
 #include "text/truncation.h"
@@ -280,20 +280,12 @@ Encoding WordPiece::encode(const TextPair& input, const EncodeOptions& options) 
 
 std::vector<Encoding> WordPiece::encode_batch(const std::vector<TextPair>& inputs,
                                               const EncodeOptions& options, int64_t num_threads) const {
-  constexpr size_t kChunk = 64;  // texts that a thread takes at a time
-  std::vector<Encoding> out(inputs.size());
-  const auto make_work = [&] {
-    return
-        [&, scratch = Scratch()](size_t i) mutable { out[i] = impl_->encode(inputs[i], options, scratch); };
-  };
-  if (const auto failure = parallel_for(inputs.size(), kChunk, num_threads, make_work)) {
-    try {
-      std::rethrow_exception(failure->error);
-    } catch (const DataError& e) {
-      fail<DataError>("text {} of {}: {}", failure->index, inputs.size(), e.what());
-    }
-  }
-  return out;
+  constexpr int64_t kChunk = 64;  // texts that a thread takes at a time
+  return encode_each<Encoding>(inputs, kChunk, num_threads, [&] {
+    return [&, scratch = Scratch()](const TextPair& input, Encoding& out) mutable {
+      out = impl_->encode(input, options, scratch);
+    };
+  });
 }
 
 int64_t WordPiece::vocab_size() const {

@@ -31,3 +31,17 @@ TEST_CASE("an error in a parallel loop is thrown to the caller and ends the loop
   CHECK_THROWS_WITH(parallel_for(1 << 30, 1, 3, body), "3");
   CHECK(last < 1 << 30);
 }
+
+TEST_CASE("each thread of a parallel loop makes one body for itself") {
+  std::atomic<int> made = 0, sum = 0;
+  parallel_for(100, 1, 3, [&]() -> trainer::LoopBody {
+    ++made;
+    return [&, calls = 0](int64_t begin, int64_t) mutable {
+      ++calls;
+      sum += static_cast<int>(begin);
+      CHECK(calls <= 100);
+    };
+  });
+  CHECK(made == 3);
+  CHECK(sum == 99 * 100 / 2);
+}
