@@ -26,12 +26,13 @@ std::string place(std::string_view text, size_t at) {
   return fmt::format("line {}, column {} (byte {})", line, column, at);
 }
 
-// The end of a segment that may end anywhere.
-void cut(std::string_view text, size_t max_bytes, auto&& ends_character, auto&& add) {
+// Segments that may end before any byte of which `begins_character` is true.
+void cut(std::string_view text, size_t max_bytes, auto&& begins_character, auto& segments) {
+  segments.clear();
   for (size_t begin = 0, end; begin < text.size(); begin = end) {
     end = text.size() - begin <= max_bytes ? text.size() : begin + max_bytes;
-    while (end < text.size() && !ends_character(text[end])) ++end;
-    add(begin, end);
+    while (end < text.size() && !begins_character(text[end])) ++end;
+    segments.push_back({-1, begin, end, begin > 0});
   }
 }
 
@@ -63,12 +64,8 @@ class CharTokenizer : public Tokenizer {
  protected:
   void segments(std::string_view text, SpecialTokens, size_t max_bytes,
                 std::vector<Segment>& out) const override {
-    out.clear();
     cut(
-        text, max_bytes, [](char next) { return (static_cast<uint8_t>(next) & 0xC0) != 0x80; },
-        [&](size_t begin, size_t end) {
-          out.push_back({-1, begin, end, begin > 0});
-        });
+        text, max_bytes, [](char next) { return (static_cast<uint8_t>(next) & 0xC0) != 0x80; }, out);
   }
 
   std::unique_ptr<Encoder> make_encoder(size_t) const override {
@@ -130,12 +127,8 @@ class ByteTokenizer : public Tokenizer {
  protected:
   void segments(std::string_view text, SpecialTokens, size_t max_bytes,
                 std::vector<Segment>& out) const override {
-    out.clear();
     cut(
-        text, max_bytes, [](char) { return true; },
-        [&](size_t begin, size_t end) {
-          out.push_back({-1, begin, end, begin > 0});
-        });
+        text, max_bytes, [](char) { return true; }, out);
   }
 
   std::unique_ptr<Encoder> make_encoder(size_t) const override {
