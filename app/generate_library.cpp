@@ -69,7 +69,7 @@ int run(const GenerateRequest& request) {
   const Job job = job_of(request);
   if (request.threads > 0) at::set_num_threads(static_cast<int>(request.threads));
   const std::string& directory = request.tokenizer.empty() ? request.model : request.tokenizer;
-  const auto tokenizer = text::load_tokenizer(text::TokenizerKind::kAuto, directory);
+  const auto tokenizer = text::load_tokenizer(spec::TokenizerType::kAuto, directory);
   if (tokenizer->vocab_size() > config.vocab_size) {
     fail<SpecError>(
         "{}: its tokenizer has {} tokens, the model {} has {}; expected the tokenizer of the model",

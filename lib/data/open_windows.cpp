@@ -20,26 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using text::Tokenizer;
-using text::TokenizerKind;
-
-TokenizerKind kind_of(spec::TokenizerType type) {
-  switch (type) {
-    case spec::TokenizerType::kBpe:
-      return TokenizerKind::kBpe;
-    case spec::TokenizerType::kChar:
-      return TokenizerKind::kChar;
-    case spec::TokenizerType::kByte:
-      return TokenizerKind::kByte;
-    case spec::TokenizerType::kAuto:
-      break;
-  }
-  return TokenizerKind::kAuto;
-}
-
-bool has_tokenizer(const fs::path& directory) {
-  return fs::exists(directory / "tokenizer.json") || fs::exists(directory / "vocab.json") ||
-         fs::exists(directory / "trainer_tokenizer.json");
-}
 
 std::optional<tokens::Metadata> metadata_of(const tokens::Source& source) {
   return source.is_tokens() ? tokens::read_metadata(source.files[0]) : std::nullopt;
@@ -65,13 +45,14 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const Job& job, std::string& wh
   const spec::TokenizerSource& said = job.spec.data.tokenizer;
   if (!said.path.empty()) {
     which = "data.tokenizer.path " + said.path;
-    return text::load_tokenizer(kind_of(said.type), said.path);
+    return text::load_tokenizer(said.type, said.path);
   }
   const bool may_be_pretrained =
       said.type == spec::TokenizerType::kAuto || said.type == spec::TokenizerType::kBpe;
-  if (!job.spec.model.pretrained.empty() && may_be_pretrained && has_tokenizer(job.spec.model.pretrained)) {
+  if (!job.spec.model.pretrained.empty() && may_be_pretrained &&
+      text::has_tokenizer(job.spec.model.pretrained)) {
     which = "model.pretrained's";
-    return text::load_tokenizer(kind_of(said.type), job.spec.model.pretrained);
+    return text::load_tokenizer(said.type, job.spec.model.pretrained);
   }
   return nullptr;
 }
@@ -135,7 +116,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const Job& job, int64_t num_thre
       check_same(*named, which, *metadata, data.train.path);
       return named;
     }
-    return text::load_tokenizer(kind_of(data.tokenizer.type),
+    return text::load_tokenizer(data.tokenizer.type,
                                 fs::path(source.files[0]).parent_path() / metadata->tokenizer);
   }
   if (named != nullptr) return named;

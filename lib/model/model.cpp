@@ -4,7 +4,7 @@
 #include "core/file.h"
 #include "model/bert.h"
 #include "model/gpt.h"
-#include "text/wordpiece.h"
+#include "text/tokenizer.h"
 
 namespace trainer::model {
 namespace {

@@ -34,6 +34,44 @@ AddedToken read_added_token(const JsonNode& node, bool special) {
   return token;
 }
 
+std::vector<AddedToken> read_added_tokens(const JsonNode& list) {
+  list.expect_list();
+  std::vector<AddedToken> tokens;
+  for (size_t i = 0; i < list.json.size(); ++i) {
+    const JsonNode node = list.at(i);
+    tokens.push_back(read_added_token(node, false));
+    tokens.back().id = node.at("id").id();
+  }
+  return tokens;
+}
+
+std::vector<AddedToken> read_added_token_ids(const JsonNode& object) {
+  std::vector<AddedToken> tokens;
+  for (const auto& [content, id] : object.json.items()) {
+    AddedToken& token = tokens.emplace_back();
+    token.content = content;
+    token.id = JsonNode{id, object.where + nlohmann::json(content).dump()}.id();
+    token.normalized = true;
+  }
+  return tokens;
+}
+
+void add_new(AddedToken token, std::vector<AddedToken>& tokens) {
+  const auto same = [&](const AddedToken& a) { return a.content == token.content; };
+  if (token.content.empty() || std::any_of(tokens.begin(), tokens.end(), same)) return;
+  tokens.push_back(std::move(token));
+}
+
+void add_other_special(const JsonNode& config, const JsonNode& map, std::vector<AddedToken>& tokens) {
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    for (const JsonNode* source : {&config, &map}) {
+      if (!source->has(key) || !source->json[key].is_array()) continue;
+      const JsonNode list = source->at(key);
+      for (size_t i = 0; i < list.json.size(); ++i) add_new(read_added_token(list.at(i), true), tokens);
+    }
+  }
+}
+
 AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer) {
   for (const AddedToken& token : tokens) {
     std::vector<Char> chars;

@@ -12,7 +12,7 @@ namespace trainer::text {
 
 struct JsonNode;
 
-// Hugging Face's AddedToken: found in the text itself, before WordPiece, such as "[SEP]".
+// Hugging Face's AddedToken, such as "[SEP]": found in the text itself, before it is cut into words.
 struct AddedToken {
   std::string content;
   int32_t id = -1;  // -1: given when the vocabulary is built
@@ -26,6 +26,15 @@ struct AddedToken {
 // From its entry of tokenizer.json or tokenizer_config.json: an object, or its content alone; `special` and
 // not `normalized` where that is not said. Throws DataError.
 AddedToken read_added_token(const JsonNode& node, bool special);
+// added_tokens of tokenizer.json: a list, with ids. Throws DataError.
+std::vector<AddedToken> read_added_tokens(const JsonNode& list);
+// added_tokens.json: content and id of each. Throws DataError.
+std::vector<AddedToken> read_added_token_ids(const JsonNode& object);
+
+// Adds the token unless it is there, or empty.
+void add_new(AddedToken token, std::vector<AddedToken>& tokens);
+// Adds the new ones of those that tokenizer_config.json and special_tokens_map.json list without a role. Throws DataError.
+void add_other_special(const JsonNode& config, const JsonNode& map, std::vector<AddedToken>& tokens);
 
 // Finds added tokens: leftmost, then longest.
 class AddedTokens {

@@ -173,17 +173,18 @@ std::shared_ptr<const Tokenizer> make_byte_tokenizer(bool with_eos) {
   return std::make_shared<ByteTokenizer>(with_eos);
 }
 
-std::shared_ptr<const Tokenizer> load_char_tokenizer(TokenizerKind kind, const std::filesystem::path& file) {
+std::shared_ptr<const Tokenizer> load_char_tokenizer(spec::TokenizerType expected,
+                                                     const std::filesystem::path& file) {
+  using enum spec::TokenizerType;
   const Json json = parse_json(file);
   const JsonNode root{json, file.string() + ": "};
   root.expect_object();
   const std::string type = root.at("type").string();
   const bool is_char = type == "char";
-  if ((!is_char && type != "byte") || (kind == TokenizerKind::kChar && !is_char) ||
-      (kind == TokenizerKind::kByte && is_char)) {
-    root.at("type").expected(kind == TokenizerKind::kChar   ? "\"char\""
-                             : kind == TokenizerKind::kByte ? "\"byte\""
-                                                            : "\"char\" or \"byte\"");
+  if ((!is_char && type != "byte") || (expected == kChar && !is_char) || (expected == kByte && is_char)) {
+    root.at("type").expected(expected == kChar   ? "\"char\""
+                             : expected == kByte ? "\"byte\""
+                                                 : "\"char\" or \"byte\"");
   }
   if (!is_char) {
     bool with_eos = false;

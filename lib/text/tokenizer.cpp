@@ -107,12 +107,9 @@ std::vector<std::vector<int32_t>> Tokenizer::encode_batch(const std::vector<std:
   return encode_each<std::vector<int32_t>>(texts, static_cast<int64_t>(chunk), num_threads, make_encode);
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string out;
-  for (const int32_t id : ids) {
-    const std::string_view bytes = token_bytes(id);
-    if (!skip_special || !is_special(id)) out += bytes;
-  }
+  for (const int32_t id : ids) out += token_bytes(id);
   return out;
 }
 
@@ -120,9 +117,22 @@ void Tokenizer::fail_no_token(int32_t id) const {
   fail<DataError>("no token has the id {}; the tokenizer's vocabulary has {}", id, vocab_size());
 }
 
-std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, const fs::path& path) {
+std::vector<std::string> tokenizer_files(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json",
+                           "added_tokens.json", "vocab.json", "merges.txt", kCharTokenizerFile}) {
+    if (fs::exists(directory / name)) names.emplace_back(name);
+  }
+  return names;
+}
+
+bool has_tokenizer(const fs::path& directory) {
+  return fs::exists(directory / "tokenizer.json") || fs::exists(directory / "vocab.json") ||
+         fs::exists(directory / kCharTokenizerFile);
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(spec::TokenizerType type, const fs::path& path) {
   constexpr const char* kBpe = "tokenizer.json, or vocab.json and merges.txt";
-  if (kind == TokenizerKind::kByte && path.empty()) return make_byte_tokenizer(false);
   if (!fs::exists(path)) {
     fail<DataError>(
         "{}: no such file or directory; expected a tokenizer's directory ({}, or {}), or a file of it",
@@ -132,9 +142,9 @@ std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, const fs::pa
   const std::string name = fs::is_directory(path) ? "" : path.filename().string();
   const fs::path own = directory / kCharTokenizerFile;
   const bool has_own = name == kCharTokenizerFile || (name.empty() && fs::exists(own));
-  if (kind == TokenizerKind::kChar || kind == TokenizerKind::kByte ||
-      (kind == TokenizerKind::kAuto && has_own)) {
-    return load_char_tokenizer(kind, name.empty() ? own : path);
+  using enum spec::TokenizerType;
+  if (type == kChar || type == kByte || (type == kAuto && has_own)) {
+    return load_char_tokenizer(type, name.empty() ? own : path);
   }
   return load_bpe_tokenizer(path);
 }

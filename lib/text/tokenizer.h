@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-namespace trainer::text {
+#include "spec/job_spec.h"
 
-enum class TokenizerKind { kAuto, kBpe, kChar, kByte };
+namespace trainer::text {
 
 // Special tokens that stand in a text, such as "<|endoftext|>": found, or text like any other (for documents
 // that are not to be trusted with them).
@@ -43,7 +43,7 @@ class Tokenizer {
                                                  int64_t num_threads,
                                                  SpecialTokens special = SpecialTokens::kFind) const;
   // Bytes; a caller that prints them while they come needs Utf8Stream. Throws DataError as token_bytes().
-  std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
+  std::string decode(std::span<const int32_t> ids) const;
 
   // The bytes that a token stands for; they live as long as the tokenizer. Throws DataError for an id that is
   // no token's.
@@ -91,10 +91,15 @@ class Tokenizer {
                     const std::function<void(std::vector<int32_t>&&, size_t)>& take) const;
 };
 
+// Names of the files in `directory` that hold its tokenizer, of whatever type, WordPiece too; a saved model's directory
+// gets a copy of each.
+std::vector<std::string> tokenizer_files(const std::filesystem::path& directory);
+// Whether there is one that load_tokenizer() takes.
+bool has_tokenizer(const std::filesystem::path& directory);
+
 // `path` is a directory, or one of its files: tokenizer.json, or vocab.json with merges.txt (BPE);
-// trainer_tokenizer.json (characters, or bytes). kAuto tells by what is there; kByte needs no path. Throws
-// DataError.
-std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, const std::filesystem::path& path);
+// trainer_tokenizer.json (characters, or bytes). kAuto tells by what is there. Throws DataError.
+std::shared_ptr<const Tokenizer> load_tokenizer(spec::TokenizerType type, const std::filesystem::path& path);
 
 // One token a code point, by the order of code points (as nanoGPT's character-level data sets). Encoding
 // another character throws DataError with its place, and so does a text here that is not UTF-8.

@@ -45,11 +45,8 @@ void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
   const JsonNode vocab = model.at("vocab");
   vocab.expect_object();
   for (const auto& [token, id] : vocab.json.items()) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
-      fail<DataError>("{}: token {}: got id {}, expected an integer >= 0", vocab.where, Json(token).dump(),
-                      id.dump());
-    }
-    if (!token.empty()) config.vocab.emplace_back(token, id.get<int32_t>());
+    const int32_t checked = JsonNode{id, vocab.where + ": token " + Json(token).dump()}.id();
+    if (!token.empty()) config.vocab.emplace_back(token, checked);
   }
 
   const JsonNode normalizer = root.at("normalizer");
@@ -67,23 +64,7 @@ void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
     if (type != "TemplateProcessing" && type != "BertProcessing")
       post.expect_type("TemplateProcessing", kOnlyBert);
   }
-  if (root.has("added_tokens")) {
-    const JsonNode tokens = root.at("added_tokens");
-    tokens.expect_list();
-    for (size_t i = 0; i < tokens.json.size(); ++i) {
-      const JsonNode node = tokens.at(i);
-      config.added_tokens.push_back(read_added_token(node, false));
-      config.added_tokens.back().id = static_cast<int32_t>(node.at("id").integer());
-    }
-  }
-}
-
-// Adds the token unless the directory described it before.
-void add(TokenizerConfig& config, AddedToken token) {
-  const auto same = [&](const AddedToken& a) { return a.content == token.content; };
-  if (std::none_of(config.added_tokens.begin(), config.added_tokens.end(), same)) {
-    config.added_tokens.push_back(std::move(token));
-  }
+  if (root.has("added_tokens")) config.added_tokens = read_added_tokens(root.at("added_tokens"));
 }
 
 // tokenizer_config.json and the legacy files beside it.
@@ -122,7 +103,7 @@ void read_settings(const fs::path& directory, TokenizerConfig& config) {
     token.content = content;
     if (source.has(key)) token = read_added_token(source.at(key), true);
     content = token.content;
-    add(config, std::move(token));
+    add_new(std::move(token), config.added_tokens);
   };
   std::string pad_token = "[PAD]", mask_token = "[MASK]";
   named("unk_token", config.unk_token);
@@ -130,22 +111,9 @@ void read_settings(const fs::path& directory, TokenizerConfig& config) {
   named("pad_token", pad_token);
   named("cls_token", config.cls_token);
   named("mask_token", mask_token);
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    for (const JsonNode* source : {&root, &map}) {
-      if (!source->has(key) || !source->json[key].is_array()) continue;
-      const JsonNode tokens = source->at(key);
-      for (size_t i = 0; i < tokens.json.size(); ++i) {
-        add(config, read_added_token(tokens.at(i), true));
-      }
-    }
-  }
-  for (const auto& [content, id] : added.items()) {
-    AddedToken token;
-    token.content = content;
-    token.id = static_cast<int32_t>(
-        JsonNode{id, (directory / "added_tokens.json").string() + ": " + Json(content).dump()}.integer());
-    token.normalized = true;
-    add(config, std::move(token));
+  add_other_special(root, map, config.added_tokens);
+  for (AddedToken& token : read_added_token_ids({added, (directory / "added_tokens.json").string() + ": "})) {
+    add_new(std::move(token), config.added_tokens);
   }
   bool split_special = false;
   root.read("split_special_tokens", split_special);

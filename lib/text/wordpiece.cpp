@@ -292,13 +292,4 @@ int64_t WordPiece::vocab_size() const {
   return impl_->vocab_size;
 }
 
-std::vector<std::string> tokenizer_files(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json",
-                           "added_tokens.json", "vocab.json", "merges.txt", "trainer_tokenizer.json"}) {
-    if (fs::exists(directory / name)) names.emplace_back(name);
-  }
-  return names;
-}
-
 }  // namespace trainer::text

@@ -58,7 +58,4 @@ class WordPiece {
   std::unique_ptr<Impl> impl_;
 };
 
-// Names of the files in `directory` that hold its tokenizer; a saved model directory gets a copy of each.
-std::vector<std::string> tokenizer_files(const std::filesystem::path& directory);
-
 }  // namespace trainer::text

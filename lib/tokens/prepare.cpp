@@ -219,7 +219,7 @@ class Preparation {
       tokenizer_ =
           text::make_char_tokenizer(distinct_characters(source_, options_.field, options_.num_threads));
     } else {
-      tokenizer_ = text::load_tokenizer(text::TokenizerKind::kAuto, options_.tokenizer);
+      tokenizer_ = text::load_tokenizer(spec::TokenizerType::kAuto, options_.tokenizer);
     }
   }
 

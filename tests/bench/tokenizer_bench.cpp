@@ -31,7 +31,7 @@ std::string unhex(std::string_view hex) {
 }
 
 int run_bpe(const std::vector<std::string>& args) {
-  const auto tokenizer = trainer::text::load_tokenizer(trainer::text::TokenizerKind::kAuto, args.at(1));
+  const auto tokenizer = trainer::text::load_tokenizer(trainer::spec::TokenizerType::kAuto, args.at(1));
   std::vector<std::string> storage;
   for (std::string line; std::getline(std::cin, line);) storage.push_back(unhex(line));
   const std::vector<std::string_view> texts(storage.begin(), storage.end());

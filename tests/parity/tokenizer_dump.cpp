@@ -42,7 +42,7 @@ void print_words(const std::string& regex) {
 
 void run(const std::vector<std::string>& args) {
   if (args[0] == "words") return print_words(args.at(1));
-  const auto tokenizer = text::load_tokenizer(text::TokenizerKind::kAuto, args.at(1));
+  const auto tokenizer = text::load_tokenizer(trainer::spec::TokenizerType::kAuto, args.at(1));
   if (args[0] == "save") {
     for (const auto& [name, contents] : tokenizer->files())
       trainer::write_file_atomic(std::filesystem::path(args.at(2)) / name, contents);

@@ -157,21 +157,7 @@ void read_tokenizer_json(Reader& reader, BpeConfig& config) {
   read_pre_tokenizer(root.at("pre_tokenizer"), config);
   root.at("decoder").expect_type("ByteLevel", kOnlyByteLevel);
   if (!root.has("added_tokens")) return;
-  const JsonNode tokens = root.at("added_tokens");
-  tokens.expect_list();
-  for (size_t i = 0; i < tokens.json.size(); ++i) {
-    config.added_tokens.push_back(read_added_token(tokens.at(i), false));
-    config.added_tokens.back().id = tokens.at(i).at("id").id();
-  }
-}
-
-// Adds the token unless it is there.
-void add(BpeConfig& config, AddedToken token) {
-  const auto same = [&](const AddedToken& a) { return a.content == token.content; };
-  if (token.content.empty()) return;
-  if (std::none_of(config.added_tokens.begin(), config.added_tokens.end(), same)) {
-    config.added_tokens.push_back(std::move(token));
-  }
+  config.added_tokens = read_added_tokens(root.at("added_tokens"));
 }
 
 // added_tokens_decoder of tokenizer_config.json, and added_tokens.json: tokens with ids, by id.
@@ -190,16 +176,12 @@ void read_more_tokens(Reader& reader, const JsonNode& settings, BpeConfig& confi
     }
   }
   const Json more = reader.read_json("added_tokens.json");
-  for (const auto& [content, id] : more.items()) {
-    AddedToken token;
-    token.content = content;
-    token.id = JsonNode{id, reader.where("added_tokens.json") + Json(content).dump()}.id();
-    token.normalized = true;
+  for (AddedToken& token : read_added_token_ids({more, reader.where("added_tokens.json")})) {
     listed.push_back(std::move(token));
   }
   std::stable_sort(listed.begin(), listed.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
-  for (AddedToken& token : listed) add(config, std::move(token));
+  for (AddedToken& token : listed) add_new(std::move(token), config.added_tokens);
 }
 
 // tokenizer_config.json and the older files beside it: more added tokens, and which of them ends a document.
@@ -227,15 +209,9 @@ void read_settings(Reader& reader, BpeConfig& config) {
       if (source.has(key)) token = read_added_token(source.at(key), true);
     }
     if (role == "eos_token") config.eos_token = token.content;
-    add(config, std::move(token));
+    add_new(std::move(token), config.added_tokens);
   }
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    for (const JsonNode* source : {&root, &map}) {
-      if (!source->has(key) || !source->at(key).json.is_array()) continue;
-      const JsonNode tokens = source->at(key);
-      for (size_t i = 0; i < tokens.json.size(); ++i) add(config, read_added_token(tokens.at(i), true));
-    }
-  }
+  add_other_special(root, map, config.added_tokens);
   if (has_settings) return;
 
   // tokenizer.json does not say which token ends a document.

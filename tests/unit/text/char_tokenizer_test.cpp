@@ -10,7 +10,7 @@
 namespace text = trainer::text;
 using Catch::Matchers::Message;
 using Ids = std::vector<int32_t>;
-using text::TokenizerKind;
+using trainer::spec::TokenizerType;
 
 namespace {
 
@@ -93,25 +93,24 @@ TEST_CASE("character and byte tokenizers load from what they save") {
   TemporaryDirectory directory;
   const std::string characters = "\n \"\\aé😀";
   save(*text::make_char_tokenizer(characters), directory.path);
-  for (const TokenizerKind kind : {TokenizerKind::kAuto, TokenizerKind::kChar}) {
+  for (const TokenizerType kind : {TokenizerType::kAuto, TokenizerType::kChar}) {
     CHECK(text::load_tokenizer(kind, directory.path)->encode(characters) == Ids{0, 1, 2, 3, 4, 5, 6});
   }
   const auto file = directory.path / "trainer_tokenizer.json";
-  CHECK(text::load_tokenizer(TokenizerKind::kAuto, file)->vocab_size() == 7);
-  CHECK_THROWS_MATCHES(text::load_tokenizer(TokenizerKind::kByte, file), trainer::DataError,
+  CHECK(text::load_tokenizer(TokenizerType::kAuto, file)->vocab_size() == 7);
+  CHECK_THROWS_MATCHES(text::load_tokenizer(TokenizerType::kByte, file), trainer::DataError,
                        Message(file.string() + ": type: got \"char\", expected \"byte\""));
   save(*text::make_byte_tokenizer(true), directory.path);
-  CHECK(text::load_tokenizer(TokenizerKind::kAuto, directory.path)->eos_id() == 256);
-  CHECK_THROWS_MATCHES(text::load_tokenizer(TokenizerKind::kChar, file), trainer::DataError,
+  CHECK(text::load_tokenizer(TokenizerType::kAuto, directory.path)->eos_id() == 256);
+  CHECK_THROWS_MATCHES(text::load_tokenizer(TokenizerType::kChar, file), trainer::DataError,
                        Message(file.string() + ": type: got \"byte\", expected \"char\""));
-  CHECK(text::load_tokenizer(TokenizerKind::kByte, {})->vocab_size() == 256);
 
   trainer::write_file_atomic(file, R"({"type": "char", "characters": "ba"})");
   CHECK_THROWS_MATCHES(
-      text::load_tokenizer(TokenizerKind::kAuto, file), trainer::DataError,
+      text::load_tokenizer(TokenizerType::kAuto, file), trainer::DataError,
       Message(file.string() +
               ": characters: got \"ba\", expected each character once, in the order of code points"));
   trainer::write_file_atomic(file, R"({"type": "word"})");
-  CHECK_THROWS_MATCHES(text::load_tokenizer(TokenizerKind::kAuto, file), trainer::DataError,
+  CHECK_THROWS_MATCHES(text::load_tokenizer(TokenizerType::kAuto, file), trainer::DataError,
                        Message(file.string() + ": type: got \"word\", expected \"char\" or \"byte\""));
 }

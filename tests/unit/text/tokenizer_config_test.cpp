@@ -117,7 +117,11 @@ TEST_CASE("a value of the wrong type is an error that names the key") {
   CHECK(fault_of_json("/model/max_input_chars_per_word", 1.5) ==
         "D/tokenizer.json: model.max_input_chars_per_word: got 1.5, expected an integer");
   CHECK(fault_of_json("/model/vocab/a", -1) ==
-        "D/tokenizer.json: model.vocab: token \"a\": got id -1, expected an integer >= 0");
+        "D/tokenizer.json: model.vocab: token \"a\": got -1, expected a token's id: an integer >= 0");
+  CHECK(fault_of_json("/added_tokens/0/id", (int64_t{1} << 32) + 3) ==
+        "D/tokenizer.json: added_tokens[0].id: got 4294967299, expected a token's id: an integer >= 0");
+  CHECK(fault({{"vocab.txt", kVocab}, {"added_tokens.json", R"({"<x>": -1})"}}) ==
+        "D/added_tokens.json: \"<x>\": got -1, expected a token's id: an integer >= 0");
   CHECK(fault_of_json("/model/vocab", Json::array()) ==
         "D/tokenizer.json: model.vocab: got [], expected an object");
   CHECK(fault_of_json("/added_tokens", 1) == "D/tokenizer.json: added_tokens: got 1, expected a list");

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "text/tokenizer.h"
 
 namespace fs = std::filesystem;
 namespace text = trainer::text;
