@@ -16,7 +16,7 @@
 #include "data/labels.h"
 #include "job/job.h"
 #include "spec/job_spec.h"
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 namespace trainer::data {
 

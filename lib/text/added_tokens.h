@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/normalizer.h"
+#include "text/wordpiece/normalizer.h"
 
 namespace trainer::text {
 

@@ -132,11 +132,11 @@ bool has_tokenizer(const fs::path& directory) {
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(spec::TokenizerType type, const fs::path& path) {
-  constexpr const char* kBpe = "tokenizer.json, or vocab.json and merges.txt";
+  constexpr const char* kBpeFiles = "tokenizer.json, or vocab.json and merges.txt";
   if (!fs::exists(path)) {
     fail<DataError>(
         "{}: no such file or directory; expected a tokenizer's directory ({}, or {}), or a file of it",
-        path.string(), kBpe, kCharTokenizerFile);
+        path.string(), kBpeFiles, kCharTokenizerFile);
   }
   const fs::path directory = fs::is_directory(path) ? path : path.parent_path();
   const std::string name = fs::is_directory(path) ? "" : path.filename().string();

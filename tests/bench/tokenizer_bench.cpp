@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "hardware/machine.h"
 #include "text/tokenizer.h"
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "temporary_directory.h"
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 namespace trainer::data::test {
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer_config.h"
+#include "text/wordpiece/config.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "temporary_directory.h"
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 namespace fs = std::filesystem;
 namespace text = trainer::text;
@@ -134,7 +134,7 @@ TEST_CASE("tokenizer_config.json overrides tokenizer.json") {
   const Directory directory(
       {{"tokenizer.json", tokenizer_json().dump()},
        {"tokenizer_config.json", R"({"do_lower_case": false, "strip_accents": true})"}});
-  const auto config = text::load_tokenizer_config(directory.path);
+  const auto config = text::load_wordpiece_config(directory.path);
   CHECK_FALSE(config.normalizer.lowercase);
   CHECK(config.normalizer.strips_accents());
   CHECK(config.normalizer.handle_chinese_chars);

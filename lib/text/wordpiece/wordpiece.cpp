@@ -1,4 +1,4 @@
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 #include "core/error.h"
 #include "text/added_tokens.h"
 #include "text/batch.h"
-#include "text/piece_trie.h"
-#include "text/tokenizer_config.h"
-#include "text/truncation.h"
 #include "text/unicode.h"
+#include "text/wordpiece/config.h"
+#include "text/wordpiece/piece_trie.h"
+#include "text/wordpiece/truncation.h"
 
 namespace trainer::text {
 namespace {
@@ -43,7 +43,7 @@ struct Scratch {
 }  // namespace
 
 struct WordPiece::Impl {
-  explicit Impl(TokenizerConfig config, const std::string& where);
+  explicit Impl(WordPieceConfig config, const std::string& where);
 
   void tokenize(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const;
   bool tokenize_ascii(std::string_view text, std::vector<Token>& tokens, Scratch& scratch) const;
@@ -63,7 +63,7 @@ struct WordPiece::Impl {
   std::array<char, 128> ascii_lower;
 };
 
-WordPiece::Impl::Impl(TokenizerConfig config, const std::string& where)
+WordPiece::Impl::Impl(WordPieceConfig config, const std::string& where)
     : trie(config.continuing_subword_prefix), normalizer(config.normalizer) {
   max_word = static_cast<size_t>(std::max<int64_t>(config.max_input_chars_per_word, 0));
 
@@ -270,7 +270,7 @@ WordPiece::WordPiece(WordPiece&&) noexcept = default;
 WordPiece::~WordPiece() = default;
 
 WordPiece WordPiece::load(const fs::path& directory) {
-  return WordPiece(std::make_unique<Impl>(load_tokenizer_config(directory), directory.string()));
+  return WordPiece(std::make_unique<Impl>(load_wordpiece_config(directory), directory.string()));
 }
 
 Encoding WordPiece::encode(const TextPair& input, const EncodeOptions& options) const {

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "text/added_tokens.h"
-#include "text/normalizer.h"
+#include "text/wordpiece/normalizer.h"
 
 namespace trainer::text {
 
 // What a Hugging Face directory says about its BERT tokenizer.
-struct TokenizerConfig {
+struct WordPieceConfig {
   std::vector<std::pair<std::string, int32_t>> vocab;  // tokens and ids of the model, without added tokens
   std::string continuing_subword_prefix = "##";
   int64_t max_input_chars_per_word = 100;
@@ -22,6 +22,6 @@ struct TokenizerConfig {
 };
 
 // Throws DataError naming the file, and the key in a JSON file.
-TokenizerConfig load_tokenizer_config(const std::filesystem::path& directory);
+WordPieceConfig load_wordpiece_config(const std::filesystem::path& directory);
 
 }  // namespace trainer::text

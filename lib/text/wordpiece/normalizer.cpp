@@ -1,4 +1,4 @@
-#include "text/normalizer.h"
+#include "text/wordpiece/normalizer.h"
 
 #include <algorithm>
 

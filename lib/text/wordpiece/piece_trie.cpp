@@ -1,4 +1,4 @@
-#include "text/piece_trie.h"
+#include "text/wordpiece/piece_trie.h"
 
 #include <utility>
 

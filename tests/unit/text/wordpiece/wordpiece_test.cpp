@@ -1,4 +1,4 @@
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "text/truncation.h"
+#include "text/wordpiece/truncation.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer_config.h"
+#include "text/wordpiece/config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kOnlyBert = "only BERT's WordPiece tokenizers are supported";
 
-void read_vocab_txt(const fs::path& path, TokenizerConfig& config) {
+void read_vocab_txt(const fs::path& path, WordPieceConfig& config) {
   const std::string text = read_file(path);
   int32_t id = 0;
   for (size_t begin = 0; begin < text.size(); ++id) {
@@ -31,7 +31,7 @@ void read_vocab_txt(const fs::path& path, TokenizerConfig& config) {
   }
 }
 
-void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
+void read_tokenizer_json(const fs::path& path, WordPieceConfig& config) {
   const Json json = parse_json(path);
   const JsonNode root{json, path.string() + ": "};
   root.expect_object();
@@ -68,7 +68,7 @@ void read_tokenizer_json(const fs::path& path, TokenizerConfig& config) {
 }
 
 // tokenizer_config.json and the legacy files beside it.
-void read_settings(const fs::path& directory, TokenizerConfig& config) {
+void read_settings(const fs::path& directory, WordPieceConfig& config) {
   const auto parse_object = [&](const char* name) {
     const fs::path path = directory / name;
     Json json = fs::exists(path) ? parse_json(path) : Json::object();
@@ -123,8 +123,8 @@ void read_settings(const fs::path& directory, TokenizerConfig& config) {
 
 }  // namespace
 
-TokenizerConfig load_tokenizer_config(const fs::path& directory) {
-  TokenizerConfig config;
+WordPieceConfig load_wordpiece_config(const fs::path& directory) {
+  WordPieceConfig config;
   if (fs::exists(directory / "tokenizer.json")) {
     read_tokenizer_json(directory / "tokenizer.json", config);
   } else if (fs::exists(directory / "vocab.txt")) {

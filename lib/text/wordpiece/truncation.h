@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "text/wordpiece.h"
+#include "text/wordpiece/wordpiece.h"
 
 namespace trainer::text {
 
