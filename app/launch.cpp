@@ -1,7 +1,5 @@
 // trainer launch: any program as the workers of a job, with torchrun's command line.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -9,12 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/program.h"
 #include "hardware/machine.h"
 #include "launch/agent.h"
 #include "launch/plan/plan.h"
@@ -35,23 +33,6 @@ struct ProgramFlags {
   bool module = false, no_python = false, run_path = false;
   std::vector<std::string> command;  // PROGRAM and its arguments
 };
-
-bool is_program(const fs::path& path) {
-  std::error_code error;  // of a directory that may not be searched
-  return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
-}
-
-std::optional<fs::path> find_in_path(const std::string& name) {
-  const char* variable = std::getenv("PATH");
-  std::string_view rest = variable != nullptr ? variable : "/usr/bin:/bin";
-  while (!rest.empty()) {
-    const std::string_view directory = rest.substr(0, rest.find(':'));
-    rest.remove_prefix(std::min(directory.size() + 1, rest.size()));
-    const fs::path path = fs::path(directory) / name;
-    if (is_program(path)) return path;
-  }
-  return std::nullopt;
-}
 
 // torchrun's is the interpreter that it runs in; here the one that a shell would take for `python`.
 std::string python() {

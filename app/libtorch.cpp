@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/program.h"
 
 namespace fs = std::filesystem;
 
@@ -25,16 +26,6 @@ constexpr std::string_view kWanted =
 
 [[noreturn]] void fail_installation(const std::string& message) {
   throw Error(ExitCode::kInternal, "installation error", message);
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-fs::path program() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored);
 }
 
 // What follows `prefix` in the first line of the file that has it, as far as it looks like "2.11.0+cu130".
@@ -85,31 +76,6 @@ class Search {
   std::string origin_, looked_;
 };
 
-fs::path python_on_path() {
-  const std::string path = environment("PATH");
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    const fs::path file = fs::path(path.substr(begin, end - begin)) / "python3";
-    if (end > begin && ::access(file.c_str(), X_OK) == 0) return file;
-    begin = end + 1;
-  }
-  return {};
-}
-
-// Where the package is in a virtual environment, conda or an installation of Python's own.
-std::vector<fs::path> packages_of(const fs::path& python) {
-  std::vector<fs::path> packages;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(python.parent_path().parent_path() / "lib", ignored)) {
-    if (!entry.path().filename().string().starts_with("python3")) continue;
-    for (const char* kind : {"site-packages", "dist-packages"})
-      if (const fs::path dir = entry.path() / kind / "torch"; fs::exists(dir, ignored))
-        packages.push_back(dir);
-  }
-  std::sort(packages.begin(), packages.end());
-  return packages;
-}
-
 // Where Python itself would import it from (user and system folders, .pth files, the shims of pyenv); it is not imported.
 fs::path ask_python() {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
@@ -124,21 +90,21 @@ fs::path ask_python() {
 }
 
 std::optional<LibTorch> find_by_python(Search& search) {
-  const fs::path python = python_on_path();
+  const std::optional<fs::path> python = find_in_path("python3");
   search.from("python3 on PATH");
-  if (python.empty()) return search.note("", "there is none");
-  const std::vector<fs::path> packages = packages_of(python);
+  if (!python) return search.note("", "there is none");
+  const std::vector<fs::path> packages = python_packages(*python, "torch");
   for (const fs::path& dir : packages)
     if (auto found = search.at(dir)) return found;
   const fs::path dir = ask_python();
-  if (dir.empty()) return search.note(python, "has no torch package");
+  if (dir.empty()) return search.note(*python, "has no torch package");
   if (std::find(packages.begin(), packages.end(), dir) != packages.end()) return std::nullopt;
   return search.at(dir);
 }
 
 // Executes this program again with the libstdc++ of the bundle, once; returns if there is none.
 void start_over_with_fallback() {
-  const fs::path fallback = program().parent_path().parent_path() / "lib/fallback";
+  const fs::path fallback = program_directory().parent_path() / "lib/fallback";
   const std::string path = environment("LD_LIBRARY_PATH");
   if (!fs::exists(fallback / "libstdc++.so.6") || path.starts_with(fallback.string())) return;
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
@@ -167,7 +133,7 @@ LibTorch find_libtorch() {
     search.fail();
   }
   search.from("beside the program");
-  if (auto found = search.at(program().parent_path().parent_path() / "libtorch")) return *found;
+  if (auto found = search.at(program_directory().parent_path() / "libtorch")) return *found;
   if (auto found = find_by_python(search)) return *found;
   search.fail();
 }
@@ -183,7 +149,7 @@ void* load_with_libtorch(const char* library, const char* entry) {
 }
 
 void* load_library(const char* library, const char* entry) {
-  const fs::path path = program().parent_path().parent_path() / "lib" / library;
+  const fs::path path = program_directory().parent_path() / "lib" / library;
   void* symbol = ::dlsym(load(path, RTLD_NOW), entry);
   if (symbol == nullptr)
     fail_installation(

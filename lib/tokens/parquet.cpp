@@ -1,9 +1,10 @@
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "core/error.h"
+#include "core/program.h"
 #include "tokens/documents.h"
 #include "tokens/parquet/plugin.h"
 
@@ -11,16 +12,6 @@ namespace trainer::tokens {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path program_directory() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored).parent_path();
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 // Folders where the pyarrow package may be: TRAINER_PYARROW alone when it is set; else beside the torch package that is
 // used, in the packages of the python3 on PATH.
@@ -34,18 +25,8 @@ std::vector<fs::path> package_directories() {
       directories.push_back(there.parent_path() / "pyarrow");
     }
   }
-  const std::string path = environment("PATH");
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    const fs::path bin = path.substr(begin, end - begin);
-    begin = end + 1;
-    if (!fs::exists(bin / "python3", ignored)) continue;
-    for (const auto& entry : fs::directory_iterator(bin.parent_path() / "lib", ignored)) {
-      if (!entry.path().filename().string().starts_with("python3")) continue;
-      for (const char* kind : {"site-packages", "dist-packages"})
-        directories.push_back(entry.path() / kind / "pyarrow");
-    }
-    break;
+  if (const std::optional<fs::path> python = find_in_path("python3")) {
+    for (const fs::path& dir : python_packages(*python, "pyarrow")) directories.push_back(dir);
   }
   return directories;
 }
