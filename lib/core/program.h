@@ -22,6 +22,7 @@ std::optional<std::filesystem::path> find_in_path(const std::string& name);
 
 // Folders of a package that are beside an interpreter: in a virtual environment, conda or an installation of Python's own.
 // Python itself may know more.
-std::vector<std::filesystem::path> python_packages(const std::filesystem::path& python, const std::string& package);
+std::vector<std::filesystem::path> python_packages(const std::filesystem::path& python,
+                                                   const std::string& package);
 
 }  // namespace trainer

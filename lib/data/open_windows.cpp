@@ -25,14 +25,10 @@ std::optional<tokens::Metadata> metadata_of(const tokens::Source& source) {
   return source.is_tokens() ? tokens::read_metadata(source.files[0]) : std::nullopt;
 }
 
-std::string hash_of(const Tokenizer& tokenizer) {
-  return fmt::format("{:016x}", tokens::vocabulary_hash(tokenizer));
-}
-
 // Tokens that prepare wrote are of one tokenizer.
 void check_same(const Tokenizer& tokenizer, const std::string& which, const tokens::Metadata& metadata,
                 const std::string& path) {
-  if (hash_of(tokenizer) == metadata.vocabulary_hash) return;
+  if (tokens::vocabulary_hash(tokenizer) == metadata.vocabulary_hash) return;
   fail<SpecError>(
       "{}: its tokens were made with another tokenizer ({} tokens) than {} ({}); expected the same\nhint: "
       "leave "

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "data/hash.h"
+#include "core/mix64.h"
 
 namespace trainer::data {
 

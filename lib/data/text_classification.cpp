@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/mix64.h"
 #include "core/parallel_for.h"
 #include "data/hash.h"
 

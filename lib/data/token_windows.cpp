@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/math.h"
+#include "core/mix64.h"
 #include "data/hash.h"
 
 namespace trainer::data {

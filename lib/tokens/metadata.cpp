@@ -1,6 +1,5 @@
 #include "tokens/metadata.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -16,19 +15,24 @@ constexpr const char* kFormat = "trainer tokens";
 std::optional<fs::path> find(const fs::path& bin) {
   fs::path file = bin;
   if (fs::exists(file.replace_extension(".json"))) return file;
-  std::string prefix = file.replace_extension("").string();
-  constexpr size_t kShard = 6;  // _00000
-  if (prefix.size() <= kShard || prefix[prefix.size() - kShard] != '_') return std::nullopt;
-  if (!std::all_of(prefix.end() - kShard + 1, prefix.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    return std::nullopt;
-  }
-  prefix.resize(prefix.size() - kShard);
-  file = prefix + ".json";
+  file.replace_filename(std::string(without_shard(file.stem().string())) + ".json");
   if (fs::exists(file)) return file;
   return std::nullopt;
 }
 
 }  // namespace
+
+std::string shard_suffix(size_t i) {
+  return fmt::format("_{:05}", i);
+}
+
+std::string_view without_shard(std::string_view stem) {
+  const size_t size = shard_suffix(0).size();
+  if (stem.size() < size) return stem;
+  const std::string_view end = stem.substr(stem.size() - size);
+  const bool is_shard = end[0] == '_' && end.find_first_not_of("0123456789", 1) == std::string_view::npos;
+  return is_shard ? stem.substr(0, stem.size() - size) : stem;
+}
 
 std::optional<Metadata> read_metadata(const fs::path& bin) {
   const std::optional<fs::path> file = find(bin);
@@ -38,9 +42,6 @@ std::optional<Metadata> read_metadata(const fs::path& bin) {
     if (!json.is_object() || json.value("format", "") != kFormat) return std::nullopt;  // another program's
     Metadata metadata;
     metadata.vocab_size = json.at("vocab_size");
-    metadata.num_tokens = json.at("tokens");
-    metadata.num_documents = json.at("documents");
-    metadata.sources = json.at("sources").get<std::vector<std::string>>();
     metadata.tokenizer = json.at("tokenizer");
     metadata.vocabulary_hash = json.at("vocabulary_hash");
     return metadata;

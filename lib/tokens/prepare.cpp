@@ -21,14 +21,13 @@
 #include "text/tokenizer.h"
 #include "tokens/megatron.h"
 #include "tokens/metadata.h"
+#include "tokens/prepare_files.h"
 #include "tokens/tokenize.h"
 
 namespace trainer::tokens {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kPartial = ".partial";
 
 [[noreturn]] void fail_write(const std::string& path) {
   fail<DataError>("{}: cannot write: {}", path, std::strerror(errno));
@@ -99,7 +98,7 @@ void cut(const std::string& prefix, int64_t begin, int64_t end, std::span<const 
     pieces.back().lengths.push_back(to - from);
   }
   if (shard_tokens == 0) return;
-  for (size_t i = first; i < pieces.size(); ++i) pieces[i].prefix += fmt::format("_{:05}", i - first);
+  for (size_t i = first; i < pieces.size(); ++i) pieces[i].prefix += shard_suffix(i - first);
 }
 
 class Preparation {
@@ -123,12 +122,12 @@ class Preparation {
     std::error_code error;
     if (!directory.empty()) fs::create_directories(directory, error);
     if (error) fail<DataError>("{}: cannot make: {}", directory.string(), error.message());
-    find_earlier();
+    earlier_ = files_to_replace(options_.output, source_.files, options_.force);
   }
 
   void run() {
     make_tokenizer();
-    const Removal removal{options_.output};
+    const PartialFiles removed{options_.output};
     const std::string all = options_.output + ".bin" + std::string(kPartial);
     const TokenType type = type_for(tokenizer_->vocab_size());
     FileSink sink(all, type);
@@ -152,66 +151,6 @@ class Preparation {
   }
 
  private:
-  // What is left when it fails, by name.
-  struct Removal {
-    std::string prefix;
-    ~Removal() {
-      for (const fs::path& file : files_of(prefix)) {
-        if (file.string().ends_with(kPartial)) {
-          std::error_code ignored;
-          fs::remove_all(file, ignored);
-        }
-      }
-    }
-  };
-
-  // What prepare writes for a prefix, of this or an earlier run, finished or not.
-  static std::vector<fs::path> files_of(const std::string& prefix) {
-    const fs::path path = prefix;
-    const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
-    const std::string stem = path.filename().string();
-    std::vector<fs::path> files;
-    std::error_code ignored;  // a directory that cannot be read cannot be written either
-    for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-      std::string name = entry.path().filename().string();
-      if (!name.starts_with(stem)) continue;
-      std::string_view rest = std::string_view(name).substr(stem.size());
-      const auto take = [&](std::string_view end) {
-        const bool ends = rest.ends_with(end);
-        if (ends) rest.remove_suffix(end.size());
-        return ends;
-      };
-      take(kPartial);
-      if (rest == "_tokenizer") {
-        files.push_back(entry.path());
-        continue;
-      }
-      if (!take(".bin") && !take(".idx") && !take(".json")) continue;
-      constexpr size_t kShard = 6;
-      if (rest.size() >= kShard && rest[rest.size() - kShard] == '_' &&
-          rest.substr(rest.size() - kShard + 1).find_first_not_of("0123456789") == std::string_view::npos) {
-        rest.remove_suffix(kShard);
-      }
-      if (rest.empty() || rest == "_train" || rest == "_validation") files.push_back(entry.path());
-    }
-    return files;
-  }
-
-  void find_earlier() {
-    for (const fs::path& file : files_of(options_.output)) {
-      if (file.string().ends_with(kPartial)) continue;
-      for (const std::string& input : source_.files) {
-        if (fs::equivalent(file, input)) fail<SpecError>("{}: is an input; expected another --output", input);
-      }
-      if (!options_.force) {
-        fail<SpecError>(
-            "{}: exists; expected a new --output\nhint: --force replaces what an earlier run left",
-            file.string());
-      }
-      earlier_.push_back(file);
-    }
-  }
-
   void make_tokenizer() {
     if (options_.tokenizer == "byte") {
       tokenizer_ = text::make_byte_tokenizer(options_.append_eos);
@@ -322,7 +261,7 @@ class Preparation {
     }
     metadata.sources = source_.files;
     metadata.tokenizer = fs::path(options_.output + "_tokenizer").filename().string();
-    metadata.vocabulary_hash = fmt::format("{:016x}", vocabulary_hash(*tokenizer_));
+    metadata.vocabulary_hash = vocabulary_hash(*tokenizer_);
     write_metadata(prefix + ".json", metadata);
     log_info("{}: {} tokens, {}, {}", prefix, grouped(metadata.num_tokens),
              counted(metadata.num_documents, "document"), counted(num_files, "file"));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
+#include <ranges>
 
 #include "core/error.h"
 #include "core/mix64.h"
@@ -57,23 +57,11 @@ int64_t size_of(TokenType type) {
   return 8;
 }
 
-TokenPart TokenPart::in_memory(std::string name, std::vector<int32_t> ids,
-                               std::vector<int64_t> document_starts) {
-  const auto kept = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  return {std::move(name),
-          kept,
-          kept->data(),
-          TokenType::kInt32,
-          static_cast<int64_t>(kept->size()),
-          std::make_shared<const KeptDocuments>(std::move(document_starts))};
-}
-
 TokenStream::TokenStream(std::vector<TokenPart> parts) : parts_(std::move(parts)), starts_{0} {
   for (const TokenPart& part : parts_) starts_.push_back(starts_.back() + part.size);
 }
 
 size_t TokenStream::part_of(int64_t position) const {
-  if (position < starts_[1]) return 0;
   return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end() - 1, position) -
                              starts_.begin()) -
          1;
@@ -103,19 +91,12 @@ bool TokenStream::has_documents() const {
 void TokenStream::document_starts(int64_t begin, int64_t end, std::vector<int64_t>& starts) const {
   for (size_t p = part_of(begin); p < parts_.size() && starts_[p] < end; ++p) {
     const Documents& documents = *parts_[p].documents;
-    // The first that begins at `begin` or later.
-    int64_t low = 0, high = documents.size();
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (documents.start(middle) < begin - starts_[p]) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
+    const auto numbers = std::views::iota(int64_t{0}, documents.size());
+    int64_t i = *std::ranges::partition_point(
+        numbers, [&](int64_t document) { return documents.start(document) < begin - starts_[p]; });
     const int64_t stop = std::min(end, starts_[p + 1]);  // documents that are empty may begin at a part's end
-    for (; low < documents.size(); ++low) {
-      const int64_t start = starts_[p] + documents.start(low);
+    for (; i < documents.size(); ++i) {
+      const int64_t start = starts_[p] + documents.start(i);
       if (start >= stop) break;
       if (starts.empty() || starts.back() != start) starts.push_back(start);
     }

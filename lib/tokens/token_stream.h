@@ -48,9 +48,6 @@ struct TokenPart {
   TokenType type = TokenType::kUint16;
   int64_t size = 0;
   std::shared_ptr<const Documents> documents;  // null: not known
-
-  static TokenPart in_memory(std::string name, std::vector<int32_t> ids,
-                             std::vector<int64_t> document_starts);
 };
 
 // One stream of token ids, whatever files it is in: random access, 64-bit positions. Read-only, so thread-safe.

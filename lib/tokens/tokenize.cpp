@@ -224,7 +224,7 @@ int64_t size_of(const Source& source) {
   return bytes;
 }
 
-uint64_t vocabulary_hash(const text::Tokenizer& tokenizer) {
+std::string vocabulary_hash(const text::Tokenizer& tokenizer) {
   uint64_t hash = mix64(static_cast<uint64_t>(tokenizer.vocab_size()));
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
     std::string_view bytes;
@@ -239,7 +239,7 @@ uint64_t vocabulary_hash(const text::Tokenizer& tokenizer) {
       hash = mix64(hash ^ word);
     }
   }
-  return hash;
+  return fmt::format("{:016x}", hash);
 }
 
 TokenType type_for(int64_t vocab_size) {

@@ -44,8 +44,8 @@ std::string distinct_characters(const Source& source, const std::string& field, 
 // Bytes of all files.
 int64_t size_of(const Source& source);
 
-// Changes with the bytes that the ids stand for.
-uint64_t vocabulary_hash(const text::Tokenizer& tokenizer);
+// 16 hexadecimal digits that change with the bytes that the ids stand for.
+std::string vocabulary_hash(const text::Tokenizer& tokenizer);
 
 // The narrowest of uint16 and int32, as Megatron does.
 TokenType type_for(int64_t vocab_size);

@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "data/hash.h"
+#include "core/mix64.h"
 #include "dist/cuda_plugin.h"
 #include "hardware/cuda_devices.h"
 #include "hardware/machine.h"
@@ -56,8 +56,8 @@ c10::Device use_device(const Job& job) {
   // For what draws from LibTorch's generator (flash attention's dropout): another stream on every rank.
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(data::mix64(data::mix64(static_cast<uint64_t>(job.spec.job.seed)) +
-                                         static_cast<uint64_t>(job.world.rank)));
+  generator.set_current_seed(
+      mix64(mix64(static_cast<uint64_t>(job.spec.job.seed)) + static_cast<uint64_t>(job.world.rank)));
   return device;
 }
 

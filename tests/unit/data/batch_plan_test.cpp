@@ -4,9 +4,10 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "data/hash.h"
+#include "core/mix64.h"
 
 using namespace trainer::data;
+using trainer::mix64;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "data/hash.h"
+#include "core/mix64.h"
 #include "fixture.h"
 
 using Catch::Matchers::Message;
@@ -76,7 +76,7 @@ TEST_CASE("row keys are of seed, epoch, sample and position, not of the batch") 
   const Longs alone = values(data.batch({1}, 42, 3, false).row_keys);
   const Longs both = values(data.batch({0, 1}, 42, 3, false).row_keys);
   CHECK(Longs(both.begin() + 6, both.end()) == alone);
-  using trainer::data::mix64;
+  using trainer::mix64;
   CHECK(static_cast<uint64_t>(alone[2]) == mix64(mix64(mix64(mix64(42) + 3) + 1) + 2));
   CHECK(values(data.batch({1}, 42, 4, false).row_keys) != alone);
   CHECK(values(data.batch({1}, 43, 3, false).row_keys) != alone);
@@ -84,8 +84,8 @@ TEST_CASE("row keys are of seed, epoch, sample and position, not of the batch") 
 
 TEST_CASE("the hash is splitmix64's") {
   // The first outputs of Vigna's splitmix64.c from state 0 (state advances by the golden ratio).
-  CHECK(trainer::data::mix64(0) == 0xe220a8397b1dcdafULL);
-  CHECK(trainer::data::mix64(0x9e3779b97f4a7c15ULL) == 0x6e789e6aa1b965f4ULL);
+  CHECK(trainer::mix64(0) == 0xe220a8397b1dcdafULL);
+  CHECK(trainer::mix64(0x9e3779b97f4a7c15ULL) == 0x6e789e6aa1b965f4ULL);
 }
 
 TEST_CASE("labels have the form of their problem") {

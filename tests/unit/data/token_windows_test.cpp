@@ -9,10 +9,13 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/mix64.h"
 #include "data/hash.h"
 #include "data/loader.h"
+#include "../tokens/token_part.h"
 
 using namespace trainer::data;
+using trainer::mix64;
 using trainer::spec::Documents;
 using trainer::spec::Windows;
 using trainer::tokens::TokenPart;
@@ -35,8 +38,8 @@ std::shared_ptr<const TokenStream> counting(int64_t n, std::vector<int64_t> star
     }
   }
   std::vector<TokenPart> parts;
-  parts.push_back(TokenPart::in_memory("a.bin", first, of_first));
-  parts.push_back(TokenPart::in_memory("b.bin", second, of_second));
+  parts.push_back(token_part("a.bin", first, of_first));
+  parts.push_back(token_part("b.bin", second, of_second));
   return std::make_shared<const TokenStream>(std::move(parts));
 }
 
@@ -195,7 +198,7 @@ TEST_CASE("an id beyond the vocabulary is named with its place") {
       windows.batch({1}, 0, 0, false), trainer::DataError,
       Catch::Matchers::Message("b.bin: token 4: got id 1008; expected 0 to 1006, the vocabulary"));
   std::vector<TokenPart> parts;
-  parts.push_back(TokenPart::in_memory("a.bin", {1, 2, -3, 4, 5}, {0}));
+  parts.push_back(token_part("a.bin", {1, 2, -3, 4, 5}, {0}));
   const TokenWindows negative(std::make_shared<const TokenStream>(std::move(parts)), options);
   CHECK_THROWS_MATCHES(
       negative.batch({0}, 0, 0, false), trainer::DataError,

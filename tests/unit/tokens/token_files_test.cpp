@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "temporary_directory.h"
 #include "tokens/megatron.h"
+#include "token_part.h"
 
 using namespace trainer::tokens;
 using Catch::Matchers::Message;
@@ -137,8 +138,8 @@ TEST_CASE("the first id outside of the vocabulary is found") {
   ids[9'000'000] = 99;
   ids[9'500'000] = -1;
   std::vector<TokenPart> parts;
-  parts.push_back(TokenPart::in_memory("a", {1, 2}, {0}));
-  parts.push_back(TokenPart::in_memory("b", std::move(ids), {0}));
+  parts.push_back(token_part("a", {1, 2}, {0}));
+  parts.push_back(token_part("b", std::move(ids), {0}));
   const TokenStream stream(std::move(parts));
   for (const int64_t threads : {1, 3}) {
     CHECK(stream.find_outside(0, stream.size(), 100, threads) == 9'500'002);
@@ -151,7 +152,7 @@ TEST_CASE("the first id outside of the vocabulary is found") {
 TEST_CASE("a fingerprint changes with the ids") {
   const auto of = [](std::vector<int32_t> ids) {
     std::vector<TokenPart> parts;
-    parts.push_back(TokenPart::in_memory("a", std::move(ids), {0}));
+    parts.push_back(token_part("a", std::move(ids), {0}));
     return TokenStream(std::move(parts)).fingerprint();
   };
   std::vector<int32_t> ids(1000);

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "temporary_directory.h"
+#include "token_part.h"
 
 using namespace trainer::tokens;
 using Catch::Matchers::Message;
@@ -146,7 +147,7 @@ TEST_CASE("more text than a run should tokenize anew is refused with the way to 
 }
 
 TEST_CASE("hashes of vocabularies differ when their tokens do") {
-  const uint64_t one = vocabulary_hash(*make_char_tokenizer("ab"));
+  const std::string one = vocabulary_hash(*make_char_tokenizer("ab"));
   CHECK(vocabulary_hash(*make_char_tokenizer("ba")) == one);
   CHECK(vocabulary_hash(*make_char_tokenizer("ac")) != one);
   CHECK(vocabulary_hash(*make_byte_tokenizer(false)) != vocabulary_hash(*make_byte_tokenizer(true)));
@@ -155,7 +156,7 @@ TEST_CASE("hashes of vocabularies differ when their tokens do") {
 TEST_CASE("validation is the last part, from a document on where one begins near") {
   const auto begin = [](std::vector<int64_t> starts, double fraction) {
     std::vector<TokenPart> parts;
-    parts.push_back(TokenPart::in_memory("a", std::vector<int32_t>(1000), std::move(starts)));
+    parts.push_back(token_part("a", std::vector<int32_t>(1000), std::move(starts)));
     return validation_begin(TokenStream(std::move(parts)), fraction);
   };
   CHECK(begin({0}, 0.1) == 900);
@@ -167,6 +168,6 @@ TEST_CASE("validation is the last part, from a document on where one begins near
                        Message("a: 1000 tokens are too few to keep a fraction of 0.9995 for validation"));
   // nanoGPT's Shakespeare: the first int(0.9 n) characters are training's.
   std::vector<TokenPart> parts;
-  parts.push_back(TokenPart::in_memory("a", std::vector<int32_t>(1115394), {0}));
+  parts.push_back(token_part("a", std::vector<int32_t>(1115394), {0}));
   CHECK(validation_begin(TokenStream(std::move(parts)), 0.1) == 1003854);
 }
