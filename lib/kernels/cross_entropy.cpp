@@ -14,8 +14,7 @@ using torch::autograd::variable_list;
 
 struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& labels, int64_t vocab,
-                            decltype(composed::loss_and_gradients)* make, Wanted wanted) {
+                            const at::Tensor& labels, int64_t vocab, MakeLoss* make, Wanted wanted) {
     const LossAndGradients result = make(x, weight, labels, vocab, wanted);
     context->save_for_backward({result.dx, result.dw});
     return result.loss;
@@ -39,8 +38,8 @@ int64_t cross_entropy_rows(int64_t vocab_rows, bool is_cuda) {
   return std::max<int64_t>(256, floats / vocab_rows);
 }
 
-at::Tensor cross_entropy(decltype(composed::loss_and_gradients)* make, const at::Tensor& x,
-                         const at::Tensor& weight, const at::Tensor& labels, int64_t vocab) {
+at::Tensor cross_entropy(MakeLoss* make, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& labels, int64_t vocab) {
   const bool is_training = at::GradMode::is_enabled();
   return CrossEntropyFunction::apply(
       x, weight, labels, vocab, make,

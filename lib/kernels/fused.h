@@ -24,8 +24,5 @@ at::Tensor varlen_attention(const at::Tensor& qkv, const std::vector<int32_t>& s
                             const Dropout& dropout);
 at::Tensor causal_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,
                             int64_t num_kv_heads, const Rope& rope, const Dropout& dropout);
-// bf16: C must be even.
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
-                                int64_t vocab);
 
 }  // namespace trainer::kernels::fused

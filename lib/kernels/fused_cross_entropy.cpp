@@ -193,9 +193,4 @@ LossAndGradients loss_and_gradients(const at::Tensor& x, const at::Tensor& weigh
   return result;
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
-                                int64_t vocab) {
-  return cross_entropy(loss_and_gradients, x, weight, labels, vocab);
-}
-
 }  // namespace trainer::kernels::fused

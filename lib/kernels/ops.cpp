@@ -1,6 +1,7 @@
 #include "kernels/ops.h"
 
 #include "kernels/composed.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/fused.h"
 
 namespace trainer::kernels {
@@ -67,7 +68,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, c
                                 int64_t vocab) {
   const bool fused = is_fusable(x) && weight.scalar_type() == at::kFloat &&
                      (x.scalar_type() == at::kFloat || is_even(x.size(1)));
-  return (fused ? fused::linear_cross_entropy : composed::linear_cross_entropy)(x, weight, labels, vocab);
+  return cross_entropy(fused ? fused::loss_and_gradients : composed::loss_and_gradients, x, weight, labels,
+                       vocab);
 }
 
 }  // namespace trainer::kernels

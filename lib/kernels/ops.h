@@ -80,12 +80,13 @@ at::Tensor causal_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
 
 inline constexpr int64_t kIgnoredLabel = -100;
 
-// The sum over rows of the cross-entropy of softmax(x W^T) at labels; rows of kIgnoredLabel count nothing.
-// x: [N, C]; weight: [V, C] fp32, of which rows >= `vocab` are padding, no class; labels: [N] int64. Returns
+// The sum over rows of the cross-entropy of softmax(x W^T) at labels; rows of kIgnoredLabel count nothing. x:
+// [N, C]; weight: [V, C] fp32, of which rows >= `vocab` are padding, no class; labels: [N] int64. Returns
 // fp32 []. The gradients are made in forward, when they are needed, and scaled in place by backward, which
 // therefore can't run twice. Logits never exist whole: chunks of R = cross_entropy_rows(V, device) rows are
-// used up one after the other. Beyond the gradients of x and weight at most 2 R V floats are allocated and,
-// in bf16 and fp16, copies of weight and of its gradient.
+// used up one after the other. The CPU kernels (fp32, bf16) throw DataError of a label that is no class.
+// Beyond the gradients of x and weight at most 2 R V floats are allocated and, in bf16 and fp16, copies of
+// weight and of its gradient.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                 int64_t vocab);
 int64_t cross_entropy_rows(int64_t vocab_rows, bool is_cuda);
