@@ -1,5 +1,6 @@
 #include <torch/torch.h>
 
+#include "core/math.h"
 #include "kernels/fused.h"
 #include "kernels/parallel.h"
 
@@ -9,17 +10,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRowsPerItem = 32;  // rows that share a partial sum of the weight gradients
-
-int64_t num_items(int64_t rows) {
-  return (rows + kRowsPerItem - 1) / kRowsPerItem;
-}
-
 void apply_dropout(const at::Tensor& x, const at::Tensor& y, const DropoutParams& params) {
   with_type(x, [&]<class T>(T) {
-    parallel_items(num_items(x.size(0)), [&](int64_t item) {
-      cpu_kernels().of<T>().dropout(data<T>(x), mutable_data<T>(y), x.size(1), params, item * kRowsPerItem,
-                                    std::min(x.size(0), (item + 1) * kRowsPerItem));
+    for_items(x.size(0), [&](int64_t, int64_t first, int64_t last) {
+      cpu_kernels().of<T>().dropout(data<T>(x), mutable_data<T>(y), x.size(1), params, first, last);
     });
   });
 }
@@ -58,9 +52,8 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
       params.dropout = dropout_params(with);
       params.y = mutable_data<float>(y);
       params.y_copy = mutable_data<T>(copy);
-      parallel_items(num_items(x.size(0)), [&](int64_t item) {
-        cpu_kernels().of<T>().layer_norm_forward(params, item * kRowsPerItem,
-                                                 std::min(x.size(0), (item + 1) * kRowsPerItem));
+      for_items(x.size(0), [&](int64_t, int64_t first, int64_t last) {
+        cpu_kernels().of<T>().layer_norm_forward(params, first, last);
       });
     });
     context->save_for_backward({from, sum_with, gamma, mean, rstd, with.row_keys});
@@ -77,7 +70,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     const at::Tensor dy = grads[0].defined() ? grads[0].contiguous() : at::Tensor();
     const at::Tensor dy_copy = grads.size() > 1 && grads[1].defined() ? grads[1].contiguous() : at::Tensor();
     const at::Tensor dx = at::empty_like(x), dresidual = at::empty_like(residual);
-    const int64_t items = num_items(x.size(0));
+    const int64_t items = ceil_div(x.size(0), kRowsPerItem);
     const at::Tensor partial = at::empty({2, items, x.size(1)}, at::kFloat);
     with_type(x, [&]<class T>(T) {
       LayerNormParams<T> params = shared_params<T>(x, residual, weight, saved[3], saved[4]);
@@ -87,10 +80,9 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
       params.dx = mutable_data<T>(dx);
       params.dresidual = mutable_data<float>(dresidual);
       auto* sums = mutable_data<float>(partial);
-      parallel_items(items, [&](int64_t item) {
-        cpu_kernels().of<T>().layer_norm_backward(params, item * kRowsPerItem,
-                                                  std::min(x.size(0), (item + 1) * kRowsPerItem),
-                                                  sums + item * x.size(1), sums + (items + item) * x.size(1));
+      for_items(x.size(0), [&](int64_t item, int64_t first, int64_t last) {
+        cpu_kernels().of<T>().layer_norm_backward(params, first, last, sums + item * x.size(1),
+                                                  sums + (items + item) * x.size(1));
       });
     });
     const at::Tensor dweights = partial.sum(1);

@@ -10,16 +10,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRowsPerItem = 32;  // rows that share a partial sum of the weight gradients
-
-// Calls body(item, first_row, last_row).
-template <class Body>
-void for_items(int64_t rows, const Body& body) {
-  parallel_items(ceil_div(rows, kRowsPerItem), [&](int64_t item) {
-    body(item, item * kRowsPerItem, std::min(rows, (item + 1) * kRowsPerItem));
-  });
-}
-
 // {h, y}, or {y} alone without x, when h is the residual itself.
 struct PreNormFunction : torch::autograd::Function<PreNormFunction> {
   static variable_list forward(AutogradContext* context, const std::optional<at::Tensor>& x,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/math.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/ops.h"
 #include "kernels/philox.h"
@@ -22,6 +23,16 @@ namespace trainer::kernels {
 // body(i) computes must not depend on the thread. An exception of body is thrown again, others' items are
 // done first.
 void parallel_items(int64_t n, const std::function<void(int64_t)>& body);
+
+constexpr int64_t kRowsPerItem = 32;  // rows of an item, which have a sum of weight gradients of their own
+
+// Calls body(item, first_row, last_row) for all rows, an item after the other as above.
+template <class Body>
+void for_items(int64_t rows, const Body& body) {
+  parallel_items(ceil_div(rows, kRowsPerItem), [&](int64_t item) {
+    body(item, item * kRowsPerItem, std::min(rows, (item + 1) * kRowsPerItem));
+  });
+}
 
 // Memory of this thread for `n` floats, kept for the next call: allocating megabytes anew costs page faults.
 // Valid until the next call with the same slot.

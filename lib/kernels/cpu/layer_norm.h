@@ -52,20 +52,34 @@ TRAINER_INLINE float add_row(const LayerNormParams<T>& p, int64_t row, float* su
   return sum(total) / static_cast<float>(p.columns);
 }
 
+// The sum over a row of (h - mean)².
+TRAINER_INLINE float square_sum(const float* h, int64_t columns, float mean) {
+  const int64_t whole = columns / kLanes * kLanes;
+  Vec squares{};
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vec v = load(h + i) - mean;
+    squares += v * v;
+  }
+  float total = sum(squares);
+  for (int64_t i = whole; i < columns; ++i) total += (h[i] - mean) * (h[i] - mean);
+  return total;
+}
+
+// Where a weight's and a bias's gradients are summed.
+inline void clear(int64_t columns, float* dweight, float* dbias) {
+  for_vectors(columns, [&](int64_t i, auto, auto store_some) {
+    store_some(dweight + i, Vec{});
+    store_some(dbias + i, Vec{});
+  });
+}
+
 template <class T>
 void layer_norm_forward(const LayerNormParams<T>& p, int64_t first_row, int64_t last_row) {
-  const int64_t whole = p.columns / kLanes * kLanes;
   for (int64_t row = first_row; row < last_row; ++row) {
     float* y = p.y + row * p.columns;
     const float mean = add_row(p, row, y);
-    Vec squares{};
-    for (int64_t i = 0; i < whole; i += kLanes) {
-      const Vec v = load(y + i) - mean;
-      squares += v * v;
-    }
-    float variance = sum(squares);
-    for (int64_t i = whole; i < p.columns; ++i) variance += (y[i] - mean) * (y[i] - mean);
-    const float rstd = 1.0F / __builtin_sqrtf(variance / static_cast<float>(p.columns) + p.eps);
+    const float squares = square_sum(y, p.columns, mean);
+    const float rstd = 1.0F / __builtin_sqrtf(squares / static_cast<float>(p.columns) + p.eps);
     p.mean[row] = mean;
     p.rstd[row] = rstd;
     T* copy = p.y_copy == nullptr ? nullptr : p.y_copy + row * p.columns;
@@ -82,10 +96,7 @@ template <class T>
 void layer_norm_backward(const LayerNormParams<T>& p, int64_t first_row, int64_t last_row, float* dweight,
                          float* dbias) {
   const float inverse_columns = 1.0F / static_cast<float>(p.columns);
-  for_vectors(p.columns, [&](int64_t i, auto, auto store_some) {
-    store_some(dweight + i, Vec{});
-    store_some(dbias + i, Vec{});
-  });
+  clear(p.columns, dweight, dbias);
   for (int64_t row = first_row; row < last_row; ++row) {
     const float mean = p.mean[row], rstd = p.rstd[row];
     const int64_t offset = row * p.columns;

@@ -32,18 +32,11 @@ TRAINER_INLINE float add_row(const PreNormParams<T>& p, int64_t row) {
 template <class T>
 void pre_norm_forward(const PreNormParams<T>& p, int64_t first_row, int64_t last_row) {
   const float inverse_columns = 1.0F / static_cast<float>(p.columns);
-  const int64_t whole = p.columns / kLanes * kLanes;
   for (int64_t row = first_row; row < last_row; ++row) {
     const float total = add_row(p, row), mean = p.rms ? 0.0F : total * inverse_columns;
     const float* h = p.h + row * p.columns;
-    Vec squares{};
-    for (int64_t i = 0; i < whole; i += kLanes) {
-      const Vec v = load(h + i) - mean;
-      squares += v * v;
-    }
-    float variance = sum(squares);
-    for (int64_t i = whole; i < p.columns; ++i) variance += (h[i] - mean) * (h[i] - mean);
-    const float rstd = 1.0F / __builtin_sqrtf(variance * inverse_columns + p.eps);
+    const float squares = square_sum(h, p.columns, mean);
+    const float rstd = 1.0F / __builtin_sqrtf(squares * inverse_columns + p.eps);
     p.mean[row] = mean;
     p.rstd[row] = rstd;
     for_vectors(
@@ -59,10 +52,7 @@ template <class T>
 void pre_norm_backward(const PreNormParams<T>& p, int64_t first_row, int64_t last_row, float* dweight,
                        float* dbias) {
   const float inverse_columns = 1.0F / static_cast<float>(p.columns);
-  for_vectors(p.columns, [&](int64_t i, auto, auto store_some) {
-    store_some(dweight + i, Vec{});
-    store_some(dbias + i, Vec{});
-  });
+  clear(p.columns, dweight, dbias);
   for (int64_t row = first_row; row < last_row; ++row) {
     const float mean = p.mean[row], rstd = p.rstd[row];
     const int64_t offset = row * p.columns;
