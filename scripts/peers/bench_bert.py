@@ -8,14 +8,11 @@ measured from outside.
 """
 
 import argparse
-import json
-import pathlib
 import statistics
 import sys
 
 import compare
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OURS, PEER = "trainer", "transformers"
 
 
@@ -26,33 +23,25 @@ def arguments():
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--window", type=int, default=10, help="steps")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--trainer", default=ROOT / "build/release/bin/trainer", help="the executable")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="passed on to trainer")
-    parser.add_argument("--json", help="file to write the JSON to as well")
+    compare.add_arguments(parser)
     return parser.parse_args()
 
 
 def trainer_command(args, scratch, steps, every):
     settings = {
-        "job.output_dir": f"{scratch}/run", "model.pretrained": args.model, "data.train.path": f"{args.data}/train.tsv",
+        "model.pretrained": args.model, "data.train.path": f"{args.data}/train.tsv",
         "data.validation.path": '""', "data.max_length": args.max_length, "data.shuffle": "false",
         "train.epochs": "null", "train.steps": steps, "train.batch_size": args.batch_size,
-        "train.precision": args.precision, "evaluation.every": "never", "evaluation.best": "null",
-        "checkpoint.save_final": "false", "logging.every_steps": every, "logging.progress": "none",
-        "hardware.device": args.device, "launch.nproc_per_node": 1}
-    command = [args.trainer, "run", ROOT / "configs/bert_mrpc.yaml"]
-    for setting in [f"{key}={value}" for key, value in settings.items()] + args.set:
-        command += ["--set", setting]
-    return command, f"{scratch}/run/metrics.jsonl"
+        "train.precision": args.precision, "logging.every_steps": every, "hardware.device": args.device}
+    return compare.trainer_command(args, "bert_mrpc.yaml", settings, scratch)
 
 
 def peer_command(args, scratch, steps, every):
     records = f"{scratch}/records.jsonl"
-    return [sys.executable, ROOT / "scripts/peers/bert_hf.py", "--model", args.model, "--train",
+    return [sys.executable, compare.ROOT / "scripts/peers/bert_hf.py", "--model", args.model, "--train",
             f"{args.data}/train.tsv", "--max-length", args.max_length, "--batch-size", args.batch_size, "--steps", steps,
             "--precision", args.precision, "--device", args.device, "--no-shuffle", "--every", every, "--records",
             records], records
@@ -79,17 +68,7 @@ def main():
     about = {"bench": "bert", "precision": args.precision, "batch_size": args.batch_size, "steps": args.steps,
              "repeats": args.repeats, "device": args.device, "model": str(args.model), "data": args.data,
              **compare.machine()}
-    try:
-        results = compare.in_turn(programs, args.repeats)
-    except RuntimeError as error:
-        sys.exit(f"bench: {error}")
-    table = compare.compare(results, OURS, PEER)
-    print("  ".join(f"{key} {value}" for key, value in about.items()))
-    print(compare.text(table, OURS, PEER))
-    output = json.dumps({**about, "measures": table})
-    print(output)
-    if args.json:
-        pathlib.Path(args.json).write_text(output + "\n", encoding="utf-8")
+    compare.report(about, programs, OURS, args)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,11 @@ windows of steps after the first two (torch.compile compiles in the first); the 
 """
 
 import argparse
-import json
-import pathlib
 import statistics
 import sys
 
 import compare
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {"small": {"layers": 4, "heads": 4, "width": 128, "context": 64, "batch_size": 12, "steps": 600, "window": 50},
          "medium": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch_size": 12, "steps": 30, "window": 3}}
 OURS, EAGER, COMPILED = "trainer", "eager", "compiled"
@@ -25,31 +22,24 @@ def arguments():
     parser.add_argument("--size", choices=SIZES, default="small", help="small: nanoGPT's Shakespeare on a laptop")
     parser.add_argument("--text", default="data/shakespeare/input.txt")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--trainer", default=ROOT / "build/release/bin/trainer", help="the executable")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="passed on to trainer")
-    parser.add_argument("--json", help="file to write the JSON to as well")
+    compare.add_arguments(parser)
     return parser.parse_args()
 
 
 def trainer_command(args, size, scratch):
     settings = {
-        "job.output_dir": f"{scratch}/run", "model.gpt.layers": size["layers"], "model.gpt.heads": size["heads"],
+        "model.gpt.layers": size["layers"], "model.gpt.heads": size["heads"],
         "model.gpt.hidden_size": size["width"], "model.gpt.bias": "true", "data.train.path": args.text,
         "data.max_length": size["context"], "train.batch_size": size["batch_size"], "train.steps": size["steps"],
-        "schedule.warmup_steps": size["window"], "train.precision": args.precision, "evaluation.every": "never",
-        "evaluation.best": "null", "checkpoint.save_final": "false", "logging.every_steps": size["window"],
-        "logging.progress": "none", "hardware.device": "cpu", "launch.nproc_per_node": 1}
-    command = [args.trainer, "run", ROOT / "configs/gpt_shakespeare.yaml"]
-    for setting in [f"{key}={value}" for key, value in settings.items()] + args.set:
-        command += ["--set", setting]
-    return command, f"{scratch}/run/metrics.jsonl"
+        "schedule.warmup_steps": size["window"], "train.precision": args.precision,
+        "logging.every_steps": size["window"], "hardware.device": "cpu"}
+    return compare.trainer_command(args, "gpt_shakespeare.yaml", settings, scratch)
 
 
 def peer_command(args, size, scratch, compiled):
     records = f"{scratch}/records.jsonl"
-    command = [sys.executable, ROOT / "scripts/peers/gpt_hf.py", "--text", args.text, "--layers", size["layers"],
+    command = [sys.executable, compare.ROOT / "scripts/peers/gpt_hf.py", "--text", args.text, "--layers", size["layers"],
                "--heads", size["heads"], "--width", size["width"], "--context", size["context"], "--batch-size",
                size["batch_size"], "--steps", size["steps"], "--warmup-steps", size["window"], "--precision",
                args.precision, "--every", size["window"], "--records", records]
@@ -77,19 +67,7 @@ def main():
                 COMPILED: lambda scratch: measure(size, peer_command(args, size, scratch, True), scratch)}
     about = {"bench": "gpt", "size": args.size, **size, "precision": args.precision, "repeats": args.repeats,
              "text": args.text, **compare.machine()}
-    try:
-        results = compare.in_turn(programs, args.repeats)
-    except RuntimeError as error:
-        sys.exit(f"bench: {error}")
-    print("  ".join(f"{key} {value}" for key, value in about.items()))
-    tables = {}
-    for peer in (EAGER, COMPILED):
-        tables[peer] = compare.compare(results, OURS, peer)
-        print(compare.text(tables[peer], OURS, peer))
-    output = json.dumps({**about, "measures": tables})
-    print(output)
-    if args.json:
-        pathlib.Path(args.json).write_text(output + "\n", encoding="utf-8")
+    compare.report(about, programs, OURS, args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """MiB per second of this program's byte-level BPE and of Hugging Face tokenizers (Rust), in turn, on the same cores.
 
   scripts/bench tokenizer bpe [--tokenizer PATH] [--json FILE] [FILE...]
@@ -10,28 +9,27 @@ of three Bible translations (prose), and PyTorch's Python files (code). Needs a 
 
 import argparse
 import datetime
-import importlib
 import itertools
 import json
 import os
 import pathlib
 import platform
-import re
 import statistics
 import subprocess
+import sys
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "true"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import bible
 
 
 def prose():
     for version in ("kjv", "asv", "ylt"):
-        bible = importlib.import_module(f"pythonbible_{version}.plain_text_readers_bible").bible
-        verses = ((verse // 1000, " ".join(bible.scripture_content[start:bible.verse_end_indices[verse]].split()))
-                  for verse, start in sorted(bible.verse_start_indices.items()))
-        for _, chapter in itertools.groupby(verses, key=lambda v: v[0]):
-            yield re.sub(r"[\[\]`]", "", "\n".join(text for _, text in chapter))
+        for _, chapter in itertools.groupby(sorted(bible.verses(version).items()), key=lambda verse: verse[0] // 1000):
+            yield "\n".join(text for _, text in chapter)
 
 
 def code(limit=6 << 20):

@@ -2,11 +2,33 @@
 
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def add_arguments(parser):
+    """What every bench of training takes."""
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--trainer", default=ROOT / "build/release/bin/trainer", help="the executable")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="passed on to trainer")
+    parser.add_argument("--json", help="file to write the JSON to as well")
+
+
+def trainer_command(args, config, settings, scratch):
+    """A job of trainer that does nothing but train, in one process, and its records."""
+    settings = {"job.output_dir": f"{scratch}/run", "evaluation.every": "never", "evaluation.best": "null",
+                "checkpoint.save_final": "false", "logging.progress": "none", "launch.nproc_per_node": 1, **settings}
+    command = [args.trainer, "run", ROOT / "configs" / config]
+    for setting in [f"{key}={value}" for key, value in settings.items()] + args.set:
+        command += ["--set", setting]
+    return command, f"{scratch}/run/metrics.jsonl"
 
 
 def run(command, log_path, env=None):
@@ -65,6 +87,23 @@ def text(table, ours, peer):
         cells = [f"{row[name]:.4g} ± {50 * row[name + '_spread']:.0f} %" for name in (ours, peer)]
         lines.append(f"{measure:{width}}  {cells[0]:>18}  {cells[1]:>18}  {row[f'{ours}/{peer}']:7.3f}")
     return "\n".join(lines)
+
+
+def report(about, programs, ours, args):
+    """Runs the programs (in_turn) and prints what they were and, for each but ours, how it compares: for people and as
+    JSON. Ends the process when one fails."""
+    try:
+        results = in_turn(programs, args.repeats)
+    except RuntimeError as error:
+        sys.exit(f"bench: {error}")
+    print("  ".join(f"{key} {value}" for key, value in about.items()))
+    tables = {peer: compare(results, ours, peer) for peer in programs if peer != ours}
+    for peer, table in tables.items():
+        print(text(table, ours, peer))
+    output = json.dumps({**about, "measures": tables})
+    print(output)
+    if args.json:
+        pathlib.Path(args.json).write_text(output + "\n", encoding="utf-8")
 
 
 def machine():

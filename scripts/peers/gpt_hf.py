@@ -2,22 +2,19 @@
 """The Python peer of a gpt job on characters: transformers' GPT-2 in a plain good-practice PyTorch loop.
 
 Windows begin anywhere in the text; attention is SDPA's; AdamW is fused; weight matrices decay; gradients are clipped; the
-learning rate warms up and falls by a cosine. With --compile the model is compiled by torch.compile. Prints one JSON object;
---records gets a line a logged step, as metrics.jsonl of trainer has them.
+learning rate warms up and falls by a cosine. With --compile the model is compiled by torch.compile. --records gets a line a
+logged step, as metrics.jsonl of trainer has them.
 """
-
-import time
-
-PROCESS_START = time.time()
 
 import argparse
 import json
 import math
-import resource
-import sys
+import time
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
+
+LR, MIN_LR_RATIO, BETA2, WEIGHT_DECAY, CLIP = 1e-3, 0.1, 0.99, 0.1, 1.0  # configs/gpt_shakespeare.yaml's
 
 
 def arguments(argv=None):
@@ -29,17 +26,11 @@ def arguments(argv=None):
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=12)
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--min-lr-ratio", type=float, default=0.1)
     parser.add_argument("--warmup-steps", type=int, default=100)
-    parser.add_argument("--beta2", type=float, default=0.99)
-    parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--seed", type=int, default=1337)
     parser.add_argument("--every", type=int, default=50, help="steps between records")
-    parser.add_argument("--records", help="file of JSON lines")
+    parser.add_argument("--records", required=True, help="file of JSON lines")
     return parser.parse_args(argv)
 
 
@@ -49,7 +40,7 @@ def encode(text):
 
 
 def train(args, record):
-    torch.manual_seed(args.seed)
+    torch.manual_seed(1337)
     with open(args.text, encoding="utf-8", newline="") as file:
         tokens, vocab = encode(file.read())
     tokens = tokens[: int(0.9 * len(tokens))]
@@ -68,19 +59,19 @@ def train(args, record):
     decayed = {True: [], False: []}
     for parameter in model.parameters():
         decayed[parameter.dim() >= 2].append(parameter)
-    optimizer = torch.optim.AdamW([{"params": decayed[True], "weight_decay": args.weight_decay},
-                                   {"params": decayed[False], "weight_decay": 0.0}], lr=args.lr,
-                                  betas=(0.9, args.beta2), fused=True)
+    optimizer = torch.optim.AdamW([{"params": decayed[True], "weight_decay": WEIGHT_DECAY},
+                                   {"params": decayed[False], "weight_decay": 0.0}], lr=LR,
+                                  betas=(0.9, BETA2), fused=True)
 
     def factor(step):
         if step < args.warmup_steps:
             return step / max(1, args.warmup_steps)
         progress = (step - args.warmup_steps) / max(1, args.steps - args.warmup_steps)
-        return args.min_lr_ratio + (1 - args.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * progress))
+        return MIN_LR_RATIO + (1 - MIN_LR_RATIO) * 0.5 * (1 + math.cos(math.pi * progress))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     dtype = torch.bfloat16 if args.precision == "bf16" else None
-    logged = torch.zeros(())
+    logged, since = torch.zeros(()), 0
     for step in range(1, args.steps + 1):
         starts = torch.randint(len(tokens) - args.context, (args.batch_size,)).tolist()
         x = torch.stack([tokens[i : i + args.context] for i in starts])
@@ -88,31 +79,21 @@ def train(args, record):
         with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
             loss = loss_of(x, y)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
         logged += loss.detach()
         if step % args.every == 0 or step == args.steps:
-            record({"kind": "step", "unix_s": time.time(), "step": step, "loss": logged.item() / args.every})
+            record({"kind": "step", "unix_s": time.time(), "step": step, "loss": logged.item() / (step - since)})
             logged.zero_()
+            since = step
 
 
 def main():
     args = arguments()
-    lines = open(args.records, "w", buffering=1) if args.records else None
-    records = []
-
-    def record(line):
-        records.append(line)
-        if lines:
-            lines.write(json.dumps(line) + "\n")
-
-    train(args, record)
-    json.dump({"first_record_s": records[0]["unix_s"] - PROCESS_START, "threads": torch.get_num_threads(),
-               "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-               "losses": [r["loss"] for r in records]}, sys.stdout)
-    print()
+    with open(args.records, "w", buffering=1) as lines:
+        train(args, lambda record: lines.write(json.dumps(record) + "\n"))
 
 
 if __name__ == "__main__":
