@@ -40,7 +40,8 @@ std::vector<fs::path> prepared_files(const std::string& prefix) {
   return files;
 }
 
-std::vector<fs::path> files_to_replace(const std::string& prefix, const std::vector<std::string>& inputs, bool force) {
+std::vector<fs::path> files_to_replace(const std::string& prefix, const std::vector<std::string>& inputs,
+                                       bool force) {
   std::vector<fs::path> files = prepared_files(prefix);
   std::erase_if(files, [](const fs::path& file) { return file.string().ends_with(kPartial); });
   for (const fs::path& file : files) {

@@ -16,8 +16,8 @@ inline constexpr std::string_view kPartial = ".partial";
 std::vector<std::filesystem::path> prepared_files(const std::string& prefix);
 
 // The finished ones of an earlier run, which this one replaces. Throws SpecError when it may not, or one is an input.
-std::vector<std::filesystem::path> files_to_replace(const std::string& prefix, const std::vector<std::string>& inputs,
-                                                    bool force);
+std::vector<std::filesystem::path> files_to_replace(const std::string& prefix,
+                                                    const std::vector<std::string>& inputs, bool force);
 
 // Removes at its end what is not whole: all of it when prepare fails.
 struct PartialFiles {

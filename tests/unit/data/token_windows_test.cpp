@@ -8,11 +8,11 @@
 #include <numeric>
 #include <set>
 
+#include "../tokens/token_part.h"
 #include "core/error.h"
 #include "core/mix64.h"
 #include "data/hash.h"
 #include "data/loader.h"
-#include "../tokens/token_part.h"
 
 using namespace trainer::data;
 using trainer::mix64;

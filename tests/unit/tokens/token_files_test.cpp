@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "temporary_directory.h"
-#include "tokens/megatron.h"
 #include "token_part.h"
+#include "tokens/megatron.h"
 
 using namespace trainer::tokens;
 using Catch::Matchers::Message;
