@@ -1,9 +1,11 @@
 #include "data/token_windows.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/math.h"
@@ -69,12 +71,8 @@ TextBatch TokenWindows::batch(const std::vector<int64_t>& samples, uint64_t seed
                               bool pinned) const {
   TextBatch batch;
   batch.samples = samples;
-  int64_t n = 0, longest = 0;
-  for (const int64_t sample : samples) {
-    const int64_t length = cost(sample);
-    n += length;
-    longest = std::max(longest, length);
-  }
+  int64_t n = 0;
+  for (const int64_t sample : samples) n += cost(sample);
   const auto options = at::TensorOptions().pinned_memory(pinned);
   const at::Tensor tensors = at::empty({4, n}, options.dtype(at::kLong));
   batch.input_ids = tensors[0];
@@ -82,48 +80,45 @@ TextBatch TokenWindows::batch(const std::vector<int64_t>& samples, uint64_t seed
   batch.row_keys = tensors[2];
   batch.labels = tensors[3];
   auto* ids = tensors.mutable_data_ptr<int64_t>();
-  int64_t *positions = ids + n, *keys = positions + n, *labels = keys + n;
-
-  std::vector<int64_t> window_ids(static_cast<size_t>(longest) + 1), starts;
+  Rows rows{ids, ids + n, ids + 2 * n, ids + 3 * n};
   for (const int64_t sample : samples) {
     const Window at = window(sample, seed, epoch);
-    stream_->read(at.begin, at.length + 1, window_ids.data());
-    uint64_t largest = 0;  // a negative id is large
-    for (int64_t t = 0; t <= at.length; ++t)
-      largest = std::max(largest, static_cast<uint64_t>(window_ids[static_cast<size_t>(t)]));
-    if (largest >= static_cast<uint64_t>(options_.vocab_size)) {
-      const auto bad = std::find(window_ids.begin(), window_ids.end(), static_cast<int64_t>(largest));
-      fail<DataError>("{}: got id {}; expected 0 to {}, the vocabulary",
-                      stream_->where(at.begin + (bad - window_ids.begin())), *bad, options_.vocab_size - 1);
-    }
-    std::copy_n(window_ids.begin(), at.length, ids);
-    std::copy_n(window_ids.begin() + 1, at.length, labels);
-    const uint64_t key = sample_key(seed, epoch, sample);
-    for (int64_t t = 0; t < at.length; ++t)
-      keys[t] = static_cast<int64_t>(mix64(key + static_cast<uint64_t>(t)));
-
-    cuts(at, starts);
-    for (const int64_t start : starts) labels[start - 1] = kNoTarget;
-    if (starts.empty() || starts.back() < at.length) starts.push_back(at.length);
-    int64_t begin = 0;
-    for (const int64_t end : starts) {
-      for (int64_t t = begin; t < end; ++t) positions[t] = t - begin;
-      batch.seqlens.push_back(static_cast<int32_t>(end - begin));
-      begin = end;
-    }
-    ids += at.length;
-    positions += at.length;
-    keys += at.length;
-    labels += at.length;
+    fill(at, sample_key(seed, epoch, sample), rows, batch.seqlens);
+    rows = {rows.ids + at.length, rows.positions + at.length, rows.keys + at.length, rows.labels + at.length};
   }
-  batch.cu_seqlens = at::empty({static_cast<int64_t>(batch.seqlens.size()) + 1}, options.dtype(at::kInt));
-  auto* starts_of = batch.cu_seqlens.mutable_data_ptr<int32_t>();
-  *starts_of = 0;
-  for (const int32_t length : batch.seqlens) {
-    starts_of[1] = starts_of[0] + length;
-    ++starts_of;
-  }
+  batch.cu_seqlens = at::zeros({static_cast<int64_t>(batch.seqlens.size()) + 1}, options.dtype(at::kInt));
+  std::partial_sum(batch.seqlens.begin(), batch.seqlens.end(),
+                   batch.cu_seqlens.mutable_data_ptr<int32_t>() + 1);
   return batch;
+}
+
+void TokenWindows::fill(const Window& window, uint64_t key, const Rows& rows,
+                        std::vector<int32_t>& seqlens) const {
+  const int64_t length = window.length;
+  std::vector<int64_t> ids(static_cast<size_t>(length) + 1);
+  stream_->read(window.begin, length + 1, ids.data());
+  uint64_t largest = 0;  // a negative id is large
+  for (const int64_t id : ids) largest = std::max(largest, static_cast<uint64_t>(id));
+  if (largest >= static_cast<uint64_t>(options_.vocab_size)) {
+    const auto bad = std::find(ids.begin(), ids.end(), static_cast<int64_t>(largest));
+    fail<DataError>("{}: got id {}; expected 0 to {}, the vocabulary",
+                    stream_->where(window.begin + (bad - ids.begin())), *bad, options_.vocab_size - 1);
+  }
+  std::copy_n(ids.begin(), length, rows.ids);
+  std::copy_n(ids.begin() + 1, length, rows.labels);
+  for (int64_t t = 0; t < length; ++t)
+    rows.keys[t] = static_cast<int64_t>(mix64(key + static_cast<uint64_t>(t)));
+
+  std::vector<int64_t> ends;
+  cuts(window, ends);
+  for (const int64_t end : ends) rows.labels[end - 1] = kNoTarget;
+  if (ends.empty() || ends.back() < length) ends.push_back(length);
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    std::iota(rows.positions + begin, rows.positions + end, int64_t{0});
+    seqlens.push_back(static_cast<int32_t>(end - begin));
+    begin = end;
+  }
 }
 
 std::string TokenWindows::where(int64_t sample) const {

@@ -55,6 +55,11 @@ class TokenWindows final : public Dataset {
   Window window(int64_t sample, uint64_t seed, int64_t epoch) const;
   // Positions in the window, from 1 to its length, where another document begins: the input before has no target.
   void cuts(const Window& window, std::vector<int64_t>& cuts) const;
+  struct Rows {
+    int64_t *ids, *positions, *keys, *labels;  // of a window
+  };
+  // `key`: of the sample. Adds the lengths of its sequences.
+  void fill(const Window& window, uint64_t key, const Rows& rows, std::vector<int32_t>& seqlens) const;
 
   std::shared_ptr<const tokens::TokenStream> stream_;
   WindowOptions options_;
