@@ -8,6 +8,7 @@
 #include "data/open_windows.h"
 #include "data/text_classification.h"
 #include "job/gpt_config.h"
+#include "metrics/language.h"
 #include "text/wordpiece/wordpiece.h"
 
 namespace trainer::train {

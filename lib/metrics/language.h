@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "metrics/evaluation.h"
+
+namespace trainer::metrics {
+
+// Of a language model, over all targets (tokens with a label that is not -100).
+//
+//   loss           mean negative log-likelihood of a token, in nats
+//   perplexity     exp(loss)
+//   bits_per_byte  of the text that the tokens stand for: loss sum ÷ ln 2 ÷ bytes; comparable between tokenizers
+class LanguageMetrics : public EvaluationMetrics {
+ public:
+  // token_bytes: [V] int32, the bytes that a token stands for; only bits_per_byte needs it.
+  LanguageMetrics(std::vector<spec::Metric> wanted, const at::Tensor& token_bytes,
+                  at::Device device = at::kCPU);
+
+  void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) override;
+  at::Tensor rows() const override;
+  std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const override;
+
+ private:
+  std::vector<spec::Metric> wanted_;
+  at::Tensor token_bytes_;
+};
+
+}  // namespace trainer::metrics
