@@ -37,7 +37,7 @@ double activation_bytes(const Job& job, const Estimate& e, const ModelCost& cost
   if (job.cuda) return beside;
   const double held =
       static_cast<double>(e.weight_bytes + e.gradient_bytes + e.optimizer_bytes + e.mean_bytes);
-  return beside + cost.scratch_bytes + (held + beside) / 16;  // kernels/cpu_memory.h
+  return beside + cost.scratch_bytes + (held + beside) / 16;  // limit() of kernels/cpu_memory.cpp
 }
 
 }  // namespace

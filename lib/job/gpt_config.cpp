@@ -272,9 +272,9 @@ GptConfig GptConfig::load(const std::filesystem::path& path) {
 
 GptConfig GptConfig::preset(GptPreset preset) {
   GptConfig c;
-  c.embedding_dropout = c.residual_dropout = c.attention_dropout =
-      0;  // what is trained on much text needs none
-  const auto gpt2 = [&](int64_t layers, int64_t heads, int64_t channels) {
+  // What is trained on much text needs none.
+  c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0;
+  const auto shape = [&](int64_t layers, int64_t heads, int64_t channels) {
     c.layers = layers, c.heads = c.kv_heads = heads;
     c.hidden_size = channels, c.intermediate_size = 4 * channels, c.head_dim = channels / heads;
   };
@@ -287,22 +287,22 @@ GptConfig GptConfig::preset(GptPreset preset) {
     case GptPreset::kGpt2:
       break;
     case GptPreset::kGpt2Medium:
-      gpt2(24, 16, 1024);
+      shape(24, 16, 1024);
       break;
     case GptPreset::kGpt2Large:
-      gpt2(36, 20, 1280);
+      shape(36, 20, 1280);
       break;
     case GptPreset::kGpt2Xl:
-      gpt2(48, 25, 1600);
+      shape(48, 25, 1600);
       break;
     case GptPreset::kLlama1b:  // Llama 3.2, at the context of its first training
       llama();
-      gpt2(16, 32, 2048);
+      shape(16, 32, 2048);
       c.kv_heads = 8, c.max_positions = 8192, c.vocab_size = 128256, c.rope_theta = 500000;
       break;
     case GptPreset::kLlama7b:  // Llama 2
       llama();
-      gpt2(32, 32, 4096);
+      shape(32, 32, 4096);
       c.intermediate_size = 11008, c.max_positions = 4096, c.vocab_size = 32000, c.tie_embeddings = false;
       break;
   }
@@ -311,32 +311,6 @@ GptConfig GptConfig::preset(GptPreset preset) {
 
 int64_t GptConfig::vocab_rows() const {
   return ceil_div(vocab_size, pad_vocab_to) * pad_vocab_to;
-}
-
-ParameterCount GptConfig::weights() const {
-  const int64_t c = hidden_size;
-  const int64_t layer = c * qkv_size() + heads * head_dim * c + (is_gated() ? 3 : 2) * c * intermediate_size;
-  ParameterCount count{vocab_rows() * c + layers * layer, 1 + 4 * layers};
-  if (positions == Positions::kLearned) count += {max_positions * c, 1};
-  if (!tie_embeddings) count += {vocab_rows() * c, 1};
-  return count;
-}
-
-ParameterCount GptConfig::biases_and_norms() const {
-  const int64_t c = hidden_size, per_norm = has_norm_bias() ? 2 : 1;
-  ParameterCount count{(2 * layers + 1) * per_norm * c, (2 * layers + 1) * per_norm};
-  if (attention_bias) count += {layers * (qkv_size() + c), 2 * layers};
-  if (mlp_bias) count += {layers * ((is_gated() ? 2 : 1) * intermediate_size + c), 2 * layers};
-  return count;
-}
-
-double GptConfig::forward_flops(double tokens, double pairs) const {
-  const auto c = static_cast<double>(hidden_size), i = static_cast<double>(intermediate_size);
-  const auto context = static_cast<double>(heads * head_dim);
-  const double linear = c * static_cast<double>(qkv_size()) + context * c + (is_gated() ? 3 : 2) * c * i;
-  const double attention = 2 * pairs * context;  // q k^T, its product with v
-  const double head = c * static_cast<double>(vocab_size);
-  return 2 * (static_cast<double>(layers) * (tokens * linear + attention) + tokens * head);
 }
 
 std::string GptConfig::to_hf_json() const {

@@ -2,8 +2,8 @@
 
 #include "job/gpt_config.h"
 
-// What a GPT's training holds in memory beside weights, gradients and optimizer; on a CPU by the fused
-// kernels. N tokens of a micro-batch, C channels, I intermediate channels, V rows of the vocabulary.
+// What a GPT's training costs: parameters, operations, and the memory beside weights, gradients and optimizer; on a CPU by
+// the fused kernels.
 
 namespace trainer {
 namespace {
@@ -33,7 +33,8 @@ PerToken layer_bytes(const GptConfig& c, int64_t b, spec::Recompute recompute) {
   return bytes;
 }
 
-// kernels::linear_cross_entropy: logits of some rows, fp32, with their gradients in the compute type.
+// kernels::linear_cross_entropy: logits of some rows (as many as cross_entropy_rows() has), fp32, with their gradients in the
+// compute type.
 double logits_bytes(const GptConfig& c, int64_t b, double tokens, bool cuda) {
   const auto rows = static_cast<double>(c.vocab_rows());
   const double chunk = std::min(tokens, std::max(256.0, (cuda ? 1 << 27 : 1 << 22) / rows));
@@ -41,6 +42,32 @@ double logits_bytes(const GptConfig& c, int64_t b, double tokens, bool cuda) {
 }
 
 }  // namespace
+
+ParameterCount GptConfig::weights() const {
+  const int64_t c = hidden_size;
+  const int64_t layer = c * qkv_size() + heads * head_dim * c + (is_gated() ? 3 : 2) * c * intermediate_size;
+  ParameterCount count{vocab_rows() * c + layers * layer, 1 + 4 * layers};
+  if (positions == spec::Positions::kLearned) count += {max_positions * c, 1};
+  if (!tie_embeddings) count += {vocab_rows() * c, 1};
+  return count;
+}
+
+ParameterCount GptConfig::biases_and_norms() const {
+  const int64_t c = hidden_size, per_norm = has_norm_bias() ? 2 : 1;
+  ParameterCount count{(2 * layers + 1) * per_norm * c, (2 * layers + 1) * per_norm};
+  if (attention_bias) count += {layers * (qkv_size() + c), 2 * layers};
+  if (mlp_bias) count += {layers * ((is_gated() ? 2 : 1) * intermediate_size + c), 2 * layers};
+  return count;
+}
+
+double GptConfig::forward_flops(double tokens, double pairs) const {
+  const auto c = static_cast<double>(hidden_size), i = static_cast<double>(intermediate_size);
+  const auto context = static_cast<double>(heads * head_dim);
+  const double linear = c * static_cast<double>(qkv_size()) + context * c + (is_gated() ? 3 : 2) * c * i;
+  const double attention = 2 * pairs * context;  // q k^T, its product with v
+  const double head = c * static_cast<double>(vocab_size);
+  return 2 * (static_cast<double>(layers) * (tokens * linear + attention) + tokens * head);
+}
 
 ModelCost gpt_cost(const Job& job, double sequence_tokens, int64_t tokenizer_vocab_size) {
   const GptConfig c = load_gpt_config(job, tokenizer_vocab_size);

@@ -110,6 +110,7 @@ class Allocator : public c10::Allocator {
     shrink(limit());
   }
 
+  // job/estimate.cpp foresees it.
   size_t limit() const { return most_in_use_ + most_in_use_ / 16; }
 
   // Unmaps what was freed first until no more than `most` bytes are held, or nothing is cached.

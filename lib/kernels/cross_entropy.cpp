@@ -33,6 +33,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
 
 }  // namespace
 
+// job/gpt_cost.cpp foresees the memory of these.
 int64_t cross_entropy_rows(int64_t vocab_rows, bool is_cuda) {
   const int64_t floats = int64_t{1} << (is_cuda ? 27 : 22);
   return std::max<int64_t>(256, floats / vocab_rows);
