@@ -5,8 +5,8 @@
 
 #include "job/bert_config.h"
 #include "kernels/ops.h"
-#include "model/hf_directory.h"
-#include "model/hf_weights.h"
+#include "model/hf/directory.h"
+#include "model/hf/weights.h"
 #include "model/layers.h"
 
 namespace trainer::model {
@@ -26,7 +26,7 @@ class BertClassifier : public HfModel {
     Files tokenizer_files;
   };
 
-  // Parameters are allocated, not initialized: see hf_weights.h. Weights without the prefix "bert.", and
+  // Parameters are allocated, not initialized: see hf/weights.h. Weights without the prefix "bert.", and
   // norms named gamma and beta, are understood.
   BertClassifier(BertConfig config, Options options);
 

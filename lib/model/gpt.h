@@ -7,8 +7,8 @@
 
 #include "job/gpt_config.h"
 #include "kernels/ops.h"
-#include "model/hf_directory.h"
-#include "model/hf_weights.h"
+#include "model/hf/directory.h"
+#include "model/hf/weights.h"
 #include "model/kv_cache.h"
 #include "model/layers.h"
 
@@ -28,7 +28,7 @@ class Gpt : public HfModel {
     Files tokenizer_files;
   };
 
-  // Parameters are allocated, not initialized: see hf_weights.h.
+  // Parameters are allocated, not initialized: see hf/weights.h.
   Gpt(GptConfig config, Options options);
 
   Output forward(const data::TextBatch& batch) override;

@@ -6,10 +6,10 @@
 
 #include "job/job.h"
 #include "model/bert.h"
-#include "model/safetensors.h"
+#include "model/hf/safetensors.h"
 #include "temporary_directory.h"
 
-// tests/data/reference_bert, what transformers computes with it (tests/parity/make_bert_reference.py), and
+// tests/data/reference_bert, what transformers computes with it (tests/parity/make/bert_reference.py), and
 // batches.
 
 namespace trainer::model {

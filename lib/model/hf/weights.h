@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "model/hf/safetensors.h"
 #include "model/model.h"
-#include "model/safetensors.h"
 
 namespace trainer::model {
 

@@ -1,4 +1,4 @@
-#include "model/safetensors.h"
+#include "model/hf/safetensors.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>

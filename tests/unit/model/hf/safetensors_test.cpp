@@ -1,11 +1,11 @@
-#include "model/safetensors.h"
+#include "model/hf/safetensors.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
 
+#include "../model_fixture.h"
 #include "core/error.h"
-#include "model_fixture.h"
 
 namespace trainer::model {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/hf_weights.h"
+#include "model/hf/weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/ranges.h>

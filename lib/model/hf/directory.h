@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/safetensors.h"
+#include "model/hf/safetensors.h"
 #include "text/tokenizer.h"
 
 namespace trainer::model {

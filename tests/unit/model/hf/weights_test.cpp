@@ -1,11 +1,11 @@
-#include "model/hf_weights.h"
+#include "model/hf/weights.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "../model_fixture.h"
 #include "core/error.h"
-#include "model_fixture.h"
 
 namespace trainer::model {
 namespace {

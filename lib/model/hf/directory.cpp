@@ -1,4 +1,4 @@
-#include "model/hf_directory.h"
+#include "model/hf/directory.h"
 
 #include <cerrno>
 #include <cstring>
