@@ -1,7 +1,7 @@
 """Makes tests/data/reference_bert: a random BERT with a cut vocabulary, and reference.safetensors beside it with what
 transformers computes for ragged, padded batches: logits, summed losses and gradients.
 
-    make_bert_reference.py VOCAB_TXT OUTPUT_DIRECTORY        (VOCAB_TXT: of bert-base-uncased)
+    bert_reference.py VOCAB_TXT OUTPUT_DIRECTORY        (VOCAB_TXT: of bert-base-uncased)
 """
 import json
 import pathlib

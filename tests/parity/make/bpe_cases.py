@@ -8,12 +8,14 @@
 import itertools
 import json
 import pathlib
+import sys
 
-from bpe_parity import LLAMA3, ROOT, random_texts, trained
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from bpe_parity import LLAMA3, ROOT, random_texts, trained  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+from transformers import AutoTokenizer  # noqa: E402
 
-DATA = pathlib.Path(__file__).parent.parent / "data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 GPT2, LLAMA = DATA / "tiny_bpe", DATA / "tiny_bpe_llama"
 
 HARD = [

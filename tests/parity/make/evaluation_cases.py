@@ -85,6 +85,6 @@ cases = [
     regression("two samples", np.array([[0.0], [1.0]]), np.array([[3.0], [2.0]])),
     regression("perfect", np.arange(6.0)[:, None], np.arange(6.0)[:, None]),
 ]
-path = pathlib.Path(__file__).parent.parent / "data" / "evaluation_cases.json"
+path = pathlib.Path(__file__).resolve().parents[2] / "data" / "evaluation_cases.json"
 path.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 print(f"{path}: {len(cases)} cases")

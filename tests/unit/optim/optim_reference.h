@@ -8,7 +8,7 @@
 
 namespace trainer::test {
 
-// tests/data/optim_reference.json, made by tests/parity/optim_reference.py with PyTorch and transformers.
+// tests/data/optim_reference.json, made by tests/parity/make/optim_reference.py with PyTorch and transformers.
 struct Reference {
   nlohmann::json json = nlohmann::json::parse(std::ifstream(TEST_DATA "/optim_reference.json"));
 

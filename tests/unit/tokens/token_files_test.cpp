@@ -18,7 +18,7 @@ using Catch::Matchers::Message;
 using trainer::DataError;
 using trainer::spec::FileFormat;
 
-// Files that tests/parity/make_token_files.py wrote with numpy.
+// Files that tests/parity/make/token_files.py wrote with numpy.
 namespace {
 
 const std::string kFiles = TEST_DATA "/tokens/";

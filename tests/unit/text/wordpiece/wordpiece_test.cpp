@@ -31,7 +31,7 @@ trainer::spec::Truncation truncation(const std::string& name) {
                                  : trainer::spec::Truncation::kOnlySecond;
 }
 
-// The shape of tests/parity/make_wordpiece_cases.py: [ids, token types, flat offsets].
+// The shape of tests/parity/make/wordpiece_cases.py: [ids, token types, flat offsets].
 Json result(const text::Encoding& e) {
   Json offsets = Json::array();
   for (const auto& [start, end] : e.offsets) {
