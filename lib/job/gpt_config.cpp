@@ -222,6 +222,7 @@ GptConfig new_config(const Job& job, JobFaults& faults, int64_t tokenizer_vocab_
   set(c.attention_bias, g.bias);
   set(c.mlp_bias, g.bias);
   set(c.tie_embeddings, g.tie_embeddings);
+  set(c.initializer_range, g.initializer_range);
   if (c.hidden_size % c.heads != 0) {
     faults.add("model.gpt.heads", "got {}; expected a divisor of hidden_size ({})", c.heads, c.hidden_size);
   }

@@ -65,6 +65,8 @@ void describe(V& v, Gpt& g) {
   v("bias", g.bias, anything().also({"mlp_bias", "attention_bias"}), "Whether linear layers have biases");
   v("tie_embeddings", g.tie_embeddings, anything().also({"tie_word_embeddings"}),
     "Whether the output layer's weights are the embedding's");
+  v("initializer_range", g.initializer_range, above(0).at_most(1).also({"init_std", "init_scale"}),
+    "Standard deviation of a new model's weights; unset: GPT-2's 0.02, which is little for few channels");
 }
 
 template <class V>

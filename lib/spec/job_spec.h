@@ -64,6 +64,7 @@ struct Gpt {
   std::optional<double> rope_theta;
   std::optional<bool> bias;
   std::optional<bool> tie_embeddings;
+  std::optional<double> initializer_range;
   bool operator==(const Gpt&) const = default;
 };
 

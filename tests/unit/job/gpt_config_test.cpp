@@ -172,6 +172,8 @@ TEST_CASE("a new model's shape: the job's keys over the preset's, the vocabulary
   CHECK(new_config("preset: gpt2, vocab_size: 400", 300).vocab_size == 400);
   CHECK(new_config("preset: gpt2-xl").vocab_size == 50257);
   CHECK_FALSE(new_config("bias: false").has_norm_bias());
+  CHECK(new_config("preset: gpt2").initializer_range == 0.02);
+  CHECK(new_config("initializer_range: 0.05").initializer_range == 0.05);
 }
 
 TEST_CASE("a shape that cannot be is refused, all faults together, at their places") {
