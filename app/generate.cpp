@@ -49,6 +49,7 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
   auto prompt_file = std::make_shared<std::string>();
   auto is_raw = std::make_shared<bool>(false);
   GenerateRequest& r = *request;
+  generate::GenerateOptions& options = r.options;
   generate
       ->add_option("model", r.model, "Hugging Face directory of a GPT-2 or Llama, such as <output_dir>/final")
       ->required();
@@ -59,33 +60,39 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       ->check(CLI::ExistingFile);
   generate->add_flag("--raw", *is_raw, "Take backslashes in --prompt and --stop as they are");
   generate->add_option("--tokenizer", r.tokenizer, "Directory of the tokenizer; default: the model's");
-  generate->add_option("-n,--max-new-tokens", r.max_new_tokens, "Most tokens of a text")
+  generate->add_option("-n,--max-new-tokens", options.max_new_tokens, "Most tokens of a text")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
       ->capture_default_str();
   generate->add_option("--num-samples", r.num_samples, "Texts for each prompt")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->capture_default_str();
   generate
-      ->add_option("--temperature", r.temperature, "Spread of the choice; 0: always the most likely token")
+      ->add_option("--temperature", options.sampling.temperature,
+                   "Spread of the choice; 0: always the most likely token")
       ->check(number(0, 100, "a number from 0 to 100"))
       ->capture_default_str();
-  generate->add_option("--top-k", r.top_k, "Choose among the k most likely tokens; 0: all")
+  generate->add_option("--top-k", options.sampling.top_k, "Choose among the k most likely tokens; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{100'000'000}))
       ->capture_default_str();
   generate
-      ->add_option("--top-p", r.top_p, "Choose among the fewest tokens that have this probability together")
+      ->add_option("--top-p", options.sampling.top_p,
+                   "Choose among the fewest tokens that have this probability together")
       ->check(number(1e-9, 1, "a number above 0, at most 1"))
       ->capture_default_str();
   generate
-      ->add_option("--repetition-penalty", r.repetition_penalty,
+      ->add_option("--repetition-penalty", options.sampling.repetition_penalty,
                    "> 1: makes tokens that were there less likely")
       ->check(number(1e-3, 1e3, "a number from 0.001 to 1000"))
       ->capture_default_str();
-  generate->add_option("--stop", r.stop, "String that ends a text; may be given several times")
+  generate->add_option("--stop", options.stop, "String that ends a text; may be given several times")
       ->allow_extra_args(false);
-  generate->add_flag("--ignore-eos", r.ignore_eos, "Go on after the token that ends a text");
-  generate->add_flag("--no-bos", r.no_bos, "Don't begin a llama's prompt with its token of beginning");
-  generate->add_option("--seed", r.seed, "Of the choices: the same seed gives the same texts")
+  generate->add_flag_callback(
+      "--ignore-eos", [request] { request->options.stop_at_eos = false; },
+      "Go on after the token that ends a text");
+  generate->add_flag_callback(
+      "--no-bos", [request] { request->options.add_bos = false; },
+      "Don't begin a llama's prompt with its token of beginning");
+  generate->add_option("--seed", options.seed, "Of the choices: the same seed gives the same texts")
       ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   generate->add_option("--precision", r.precision, "fp32 or bf16")
@@ -102,9 +109,9 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
     command = [request, prompt_file, is_raw] {
       if (!*is_raw) {
         for (std::string& text : request->prompts) text = unescaped(text);
-        for (std::string& text : request->stop) text = unescaped(text);
+        for (std::string& text : request->options.stop) text = unescaped(text);
       }
-      if (std::count(request->stop.begin(), request->stop.end(), "") > 0) {
+      if (std::count(request->options.stop.begin(), request->options.stop.end(), "") > 0) {
         fail<SpecError>("--stop: got an empty string; expected one that ends a text");
       }
       if (!prompt_file->empty()) request->prompts.push_back(read_file(*prompt_file));
@@ -112,9 +119,7 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       // A token is many short parallel regions. Threads that spin between them stand in each other's way where others
       // use the cores too: on a busy machine a text took 4 to 100 times as long. libgomp reads this when it is loaded.
       if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "300", 0);
-      TorchCommand torch{
-          .name = "generate", .job_path = "", .overrides = {}, .world = {}, .generate = *request};
-      return run_torch_command(torch);
+      return run_generate(*request);
     };
   });
 }

@@ -49,7 +49,7 @@ GptConfig model_config(const std::filesystem::path& model) {
     fail<SpecError>("{}: has no config.json; expected {}{}", model.string(), kExpected,
                     std::filesystem::exists(of_run / "config.json") ? "\nhint: " + of_run.string() : "");
   }
-  return GptConfig::load(model / "config.json");
+  return GptConfig::load(model / "config.json", "that texts can be generated with");
 }
 
 const char* name(generate::Finish finish) {
@@ -64,48 +64,57 @@ const char* name(generate::Finish finish) {
   return "?";
 }
 
-int run(const GenerateRequest& request) {
+struct Loaded {
+  std::shared_ptr<model::Gpt> model;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+};
+
+Loaded load(const GenerateRequest& request) {
   const GptConfig config = model_config(request.model);
   const Job job = job_of(request);
-  if (request.threads > 0) at::set_num_threads(static_cast<int>(request.threads));
   const std::string& directory = request.tokenizer.empty() ? request.model : request.tokenizer;
-  const auto tokenizer = text::load_tokenizer(spec::TokenizerType::kAuto, directory);
+  auto tokenizer = text::load_tokenizer(spec::TokenizerType::kAuto, directory);
   if (tokenizer->vocab_size() > config.vocab_size) {
     fail<SpecError>(
         "{}: its tokenizer has {} tokens, the model {} has {}; expected the tokenizer of the model",
         directory, tokenizer->vocab_size(), request.model, config.vocab_size);
   }
-  auto loaded = model::make_model(job, {.vocab_size = tokenizer->vocab_size()});
-  const auto gpt = std::dynamic_pointer_cast<model::Gpt>(loaded.model);
+  auto gpt = std::dynamic_pointer_cast<model::Gpt>(
+      model::make_model(job, {.vocab_size = tokenizer->vocab_size()}).model);
   gpt->eval();
   if (job.cuda) {
     dist::load_cuda_plugin();
     gpt->to(c10::Device(c10::kCUDA, 0));
   }
+  return {std::move(gpt), std::move(tokenizer)};
+}
 
+void print_json(const std::string& prompt, const generate::Text& text) {
+  const nlohmann::ordered_json line = {{"prompt", prompt},
+                                       {"text", text.text},
+                                       {"prompt_tokens", text.prompt_tokens},
+                                       {"new_tokens", text.new_tokens},
+                                       {"finish", name(text.finish)}};
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+int run(const GenerateRequest& request) {
+  if (request.threads > 0) at::set_num_threads(static_cast<int>(request.threads));
+  const Loaded loaded = load(request);
   std::vector<std::string> prompts;
   for (const std::string& prompt : request.prompts) {
     prompts.insert(prompts.end(), static_cast<size_t>(request.num_samples), prompt);
   }
-  const generate::GenerateOptions options{.sampling = {.temperature = request.temperature,
-                                                       .top_k = request.top_k,
-                                                       .top_p = request.top_p,
-                                                       .repetition_penalty = request.repetition_penalty},
-                                          .max_new_tokens = request.max_new_tokens,
-                                          .stop = request.stop,
-                                          .stop_at_eos = !request.ignore_eos,
-                                          .add_bos = !request.no_bos,
-                                          .seed = static_cast<uint64_t>(request.seed)};
-  const generate::Generator generator(gpt, tokenizer);
   const bool is_stream = prompts.size() == 1 && !request.json;
-  if (is_stream) fmt::print("{}", prompts[0]);
-  std::fflush(stdout);
-  const double begin_s = monotonic_s();
-  const auto texts = generator.run(prompts, options, [&](size_t, std::string_view piece) {
+  const auto print_piece = [&](size_t, std::string_view piece) {
     if (!is_stream) return;
     fmt::print("{}", piece);
     std::fflush(stdout);
-  });
+  };
+  print_piece(0, prompts[0]);
+  const double begin_s = monotonic_s();
+  const auto texts =
+      generate::Generator(loaded.model, loaded.tokenizer).run(prompts, request.options, print_piece);
   const double seconds = monotonic_s() - begin_s;
   if (is_stream) fmt::print("\n");
 
@@ -113,12 +122,7 @@ int run(const GenerateRequest& request) {
   for (size_t i = 0; i < texts.size(); ++i) {
     tokens += texts[i].new_tokens;
     if (request.json) {
-      const nlohmann::ordered_json line = {{"prompt", prompts[i]},
-                                           {"text", texts[i].text},
-                                           {"prompt_tokens", texts[i].prompt_tokens},
-                                           {"new_tokens", texts[i].new_tokens},
-                                           {"finish", name(texts[i].finish)}};
-      fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+      print_json(prompts[i], texts[i]);
     } else if (!is_stream) {
       fmt::print("--- {} of {}\n{}{}\n", i + 1, texts.size(), prompts[i], texts[i].text);
     }

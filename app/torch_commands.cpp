@@ -42,8 +42,15 @@ namespace {
 extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noexcept {
   try {
     if (command->name == "worker") trainer::app::run_worker_and_exit(*command);
-    if (command->name == "generate") return trainer::app::generate(command->generate);
     return trainer::app::check(*command);
+  } catch (...) {
+    return trainer::app::report_error();
+  }
+}
+
+extern "C" int trainer_generate_main(const trainer::app::GenerateRequest* request) noexcept {
+  try {
+    return trainer::app::generate(*request);
   } catch (...) {
     return trainer::app::report_error();
   }

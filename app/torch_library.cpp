@@ -10,20 +10,25 @@
 namespace trainer::app {
 namespace {
 
+// `load`: load_with_libtorch or load_library.
 template <class Entry>
-Entry* load(const char* library, const char* entry) {
-  return reinterpret_cast<Entry*>(load_with_libtorch(library, entry));
+Entry* find(const char* library, const char* entry, decltype(load_library)* load = load_with_libtorch) {
+  return reinterpret_cast<Entry*>(load(library, entry));
 }
 
 }  // namespace
 
 int run_prepare(const tokens::PrepareOptions& options) {
-  return reinterpret_cast<decltype(trainer_prepare_main)*>(
-      load_library("libtrainer_prepare.so", "trainer_prepare_main"))(&options);
+  return find<decltype(trainer_prepare_main)>("libtrainer_prepare.so", "trainer_prepare_main",
+                                              load_library)(&options);
 }
 
 int run_torch_command(const TorchCommand& command) {
-  return load<decltype(trainer_torch_main)>("libtrainer_torch.so", "trainer_torch_main")(&command);
+  return find<decltype(trainer_torch_main)>("libtrainer_torch.so", "trainer_torch_main")(&command);
+}
+
+int run_generate(const GenerateRequest& request) {
+  return find<decltype(trainer_generate_main)>("libtrainer_torch.so", "trainer_generate_main")(&request);
 }
 
 int serve_store() {
@@ -34,7 +39,7 @@ int serve_store() {
   if (error != std::errc() || end != number.data() + number.size()) {
     fail<SpecError>("TRAINER_STORE_FD: got \"{}\"; expected the number of a descriptor that listens", number);
   }
-  return load<decltype(trainer_store_main)>("libtrainer_store.so", "trainer_store_main")(fd);
+  return find<decltype(trainer_store_main)>("libtrainer_store.so", "trainer_store_main")(fd);
 }
 
 }  // namespace trainer::app

@@ -13,16 +13,16 @@
 namespace trainer::app {
 
 struct TorchCommand {
-  std::string name;  // "worker", "check" or "generate"
+  std::string name;  // "worker" or "check"
   std::string job_path;
   std::vector<std::string> overrides;  // --set
   World world;                         // this worker's; of check: the planned rank 0's
-  GenerateRequest generate = {};
 };
 
 // Runs the command in libtrainer_torch.so, loaded now; returns the exit code, its errors are printed. Throws an
 // installation error where it cannot be loaded.
 int run_torch_command(const TorchCommand& command);
+int run_generate(const GenerateRequest& request);  // as run_torch_command()
 
 // Serves the job's TCPStore on the listening socket whose descriptor TRAINER_STORE_FD names, until it is killed: the
 // hidden command `trainer __store`, which an agent runs. Throws trainer::Error.
@@ -35,5 +35,6 @@ int run_prepare(const tokens::PrepareOptions& options);
 
 // What libtrainer_torch.so, libtrainer_store.so and libtrainer_prepare.so export; the exit code.
 extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noexcept;
+extern "C" int trainer_generate_main(const trainer::app::GenerateRequest* request) noexcept;
 extern "C" int trainer_store_main(int listening_fd) noexcept;
 extern "C" int trainer_prepare_main(const trainer::tokens::PrepareOptions* options) noexcept;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/hash.h"
+#include "core/mix64.h"
 #include "generate/stop_strings.h"
 #include "text/utf8_stream.h"
 
@@ -16,11 +16,116 @@ namespace {
 struct Sequence {
   size_t index;
   std::vector<int64_t> tokens;  // prompt and what came
-  std::vector<int64_t> unread;  // that the model has not seen
   std::mt19937_64 random;
   StopStrings stop;
-  text::Utf8Stream characters;
+  text::Utf8Stream characters = {};
+  size_t begin = 0;  // the first token that the cache is of
 };
+
+// One call of Generator::run().
+class Run {
+ public:
+  Run(model::Gpt& model, const text::Tokenizer& tokenizer, const GenerateOptions& options,
+      const Generator::Piece& piece)
+      : model_(model), tokenizer_(tokenizer), options_(options), piece_(piece) {}
+
+  void add(std::vector<int64_t> prompt);
+  std::vector<Text> to_end();
+
+ private:
+  static void make_room(Sequence& sequence, int64_t i, model::KvCache& cache);
+  void take(Sequence& sequence, std::span<const float> logits);
+  void emit(const Sequence& sequence, const std::string& text);
+  bool is_eos(int64_t id) const;
+
+  model::Gpt& model_;
+  const text::Tokenizer& tokenizer_;
+  const GenerateOptions& options_;
+  const Generator::Piece& piece_;
+  std::vector<Text> texts_;
+  std::vector<Sequence> running_;  // as the cache's sequences
+};
+
+void Run::add(std::vector<int64_t> prompt) {
+  const size_t i = texts_.size();
+  texts_.push_back({.text = "", .prompt_tokens = static_cast<int64_t>(prompt.size())});
+  running_.push_back({.index = i,
+                      .tokens = std::move(prompt),
+                      .random = std::mt19937_64(mix64(options_.seed) + i),
+                      .stop = StopStrings(options_.stop)});
+}
+
+std::vector<Text> Run::to_end() {
+  int64_t longest = 1;
+  for (const Text& text : texts_) longest = std::max(longest, text.prompt_tokens + options_.max_new_tokens);
+  model::KvCache cache = model_.make_cache(static_cast<int64_t>(running_.size()),
+                                           std::min(longest, model_.config().max_positions));
+  for (int64_t step = 1; step <= options_.max_new_tokens && !running_.empty(); ++step) {
+    std::vector<std::vector<int64_t>> unread;
+    for (size_t i = 0; i < running_.size(); ++i) {
+      Sequence& s = running_[i];
+      make_room(s, static_cast<int64_t>(i), cache);
+      unread.emplace_back(s.tokens.begin() + static_cast<int64_t>(s.begin) + cache.lengths()[i],
+                          s.tokens.end());
+    }
+    const at::Tensor logits = model_.decode(unread, cache).cpu().contiguous();
+    // A model may have more tokens than its tokenizer, for speed: those stand for nothing.
+    const auto known = static_cast<size_t>(std::min(logits.size(1), tokenizer_.vocab_size()));
+
+    std::vector<Sequence> next;
+    std::vector<int64_t> kept;
+    for (size_t i = 0; i < running_.size(); ++i) {
+      Sequence& s = running_[i];
+      const auto row = static_cast<int64_t>(i);
+      take(s, {logits.const_data_ptr<float>() + row * logits.size(1), known});
+      if (texts_[s.index].finish == Finish::kLength && step < options_.max_new_tokens) {
+        kept.push_back(row);
+        next.push_back(std::move(s));
+      } else {
+        emit(s, s.characters.push(s.stop.finish()));
+        emit(s, s.characters.finish());
+      }
+    }
+    if (next.size() < running_.size()) cache.keep(kept);
+    running_ = std::move(next);
+  }
+  return std::move(texts_);
+}
+
+// For the tokens that the cache has not, of which there is at least one.
+void Run::make_room(Sequence& sequence, int64_t i, model::KvCache& cache) {
+  const size_t size = sequence.tokens.size(), capacity = static_cast<size_t>(cache.capacity());
+  if (size - sequence.begin <= capacity) return;
+  sequence.begin = size - std::max<size_t>(capacity / 2, 1);
+  cache.clear(i);
+}
+
+// The next token, by its logits.
+void Run::take(Sequence& sequence, std::span<const float> logits) {
+  Text& text = texts_[sequence.index];
+  const int64_t id = draw(logits, sequence.tokens, options_.sampling, sequence.random);
+  ++text.new_tokens;
+  if (is_eos(id)) {
+    text.finish = Finish::kEndOfText;
+    return;
+  }
+  sequence.tokens.push_back(id);
+  const std::string_view bytes = tokenizer_.token_bytes(static_cast<int32_t>(id));
+  emit(sequence, sequence.characters.push(sequence.stop.push(bytes)));
+  if (sequence.stop.stopped()) text.finish = Finish::kStopString;
+}
+
+void Run::emit(const Sequence& sequence, const std::string& text) {
+  if (text.empty()) return;
+  texts_[sequence.index].text += text;
+  piece_(sequence.index, text);
+}
+
+bool Run::is_eos(int64_t id) const {
+  const auto& ids = model_.config().eos_token_ids;
+  return options_.stop_at_eos &&
+         (std::find(ids.begin(), ids.end(), id) != ids.end() || id == tokenizer_.eos_id());
+}
 
 }  // namespace
 
@@ -36,93 +141,15 @@ std::vector<int64_t> Generator::encode(const std::string& prompt, const Generate
   if (tokens.empty() && tokenizer_->eos_id()) tokens.push_back(*tokenizer_->eos_id());
   if (tokens.empty())
     fail<DataError>("the prompt is empty, and the tokenizer has no token to begin with; expected --prompt");
-  for (const int64_t id : tokens) {
-    if (id >= config.vocab_size) {
-      fail<DataError>(
-          "the prompt has token {}, but the model knows {} tokens: this is another model's tokenizer", id,
-          config.vocab_size);
-    }
-  }
   return tokens;
 }
 
 std::vector<Text> Generator::run(const std::vector<std::string>& prompts, const GenerateOptions& options,
                                  const Piece& piece) const {
   const at::NoGradGuard no_grad;
-  const int64_t positions = model_->config().max_positions;
-  std::vector<Text> texts(prompts.size());
-  std::vector<Sequence> running;
-  int64_t longest = 1;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    std::vector<int64_t> tokens = encode(prompts[i], options);
-    texts[i].prompt_tokens = static_cast<int64_t>(tokens.size());
-    longest = std::max(longest, texts[i].prompt_tokens + options.max_new_tokens);
-    running.push_back(
-        {i, tokens, tokens, std::mt19937_64(data::mix64(options.seed) + i), StopStrings(options.stop), {}});
-  }
-  const auto emit = [&](const Sequence& sequence, const std::string& text) {
-    if (text.empty()) return;
-    texts[sequence.index].text += text;
-    piece(sequence.index, text);
-  };
-  const auto is_eos = [&](int64_t id) {
-    const auto& ids = model_->config().eos_token_ids;
-    const auto eos = tokenizer_->eos_id();
-    return options.stop_at_eos && (std::find(ids.begin(), ids.end(), id) != ids.end() || (eos && id == *eos));
-  };
-
-  const int64_t capacity = std::min(longest, positions);
-  model::KvCache cache = model_->make_cache(static_cast<int64_t>(running.size()), capacity);
-  for (int64_t step = 0; step < options.max_new_tokens && !running.empty(); ++step) {
-    const bool is_full = std::any_of(running.begin(), running.end(), [&](const Sequence& s) {
-      const auto at = static_cast<size_t>(&s - running.data());
-      return cache.lengths()[at] + static_cast<int64_t>(s.unread.size()) > capacity;
-    });
-    if (is_full) {
-      cache = model_->make_cache(static_cast<int64_t>(running.size()), capacity);
-      for (Sequence& s : running) {
-        const int64_t size = static_cast<int64_t>(s.tokens.size());
-        // All of it where there is room for more, else its last half.
-        s.unread.assign(
-            size < capacity ? s.tokens.begin() : s.tokens.end() - std::max<int64_t>(capacity / 2, 1),
-            s.tokens.end());
-      }
-    }
-    std::vector<std::vector<int64_t>> ids;
-    for (Sequence& s : running) ids.push_back(std::exchange(s.unread, {}));
-    const at::Tensor logits = model_->decode(ids, cache).cpu().contiguous();
-
-    std::vector<Sequence> next;
-    std::vector<int64_t> kept;
-    for (size_t i = 0; i < running.size(); ++i) {
-      Sequence& s = running[i];
-      Text& text = texts[s.index];
-      // A model may have more tokens than its tokenizer, for speed: those stand for nothing.
-      const std::span<const float> row(
-          logits.const_data_ptr<float>() + static_cast<int64_t>(i) * logits.size(1),
-          static_cast<size_t>(std::min(logits.size(1), tokenizer_->vocab_size())));
-      const int64_t id = draw(row, s.tokens, options.sampling, s.random);
-      ++text.new_tokens;
-      if (is_eos(id)) {
-        text.finish = Finish::kEndOfText;
-      } else {
-        s.tokens.push_back(id);
-        s.unread = {id};
-        emit(s, s.characters.push(s.stop.push(tokenizer_->token_bytes(static_cast<int32_t>(id)))));
-        if (s.stop.stopped()) text.finish = Finish::kStopString;
-      }
-      if (text.finish == Finish::kLength && step + 1 < options.max_new_tokens) {
-        kept.push_back(static_cast<int64_t>(i));
-        next.push_back(std::move(s));
-      } else {
-        emit(s, s.characters.push(s.stop.finish()));
-        emit(s, s.characters.finish());
-      }
-    }
-    if (next.size() < running.size()) cache.keep(kept);
-    running = std::move(next);
-  }
-  return texts;
+  Run run(*model_, *tokenizer_, options, piece);
+  for (const std::string& prompt : prompts) run.add(encode(prompt, options));
+  return run.to_end();
 }
 
 }  // namespace trainer::generate

@@ -7,20 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "generate/sampling.h"
+#include "generate/options.h"
 #include "model/gpt.h"
 #include "text/tokenizer.h"
 
 namespace trainer::generate {
-
-struct GenerateOptions {
-  Sampling sampling;
-  int64_t max_new_tokens = 200;
-  std::vector<std::string> stop;  // strings that end a text; they are not part of it
-  bool stop_at_eos = true;
-  bool add_bos = true;  // where the model has a token that begins a text, and it is a llama's
-  uint64_t seed = 0;    // of text i of n: a function of (seed, i)
-};
 
 enum class Finish { kLength, kEndOfText, kStopString };
 
@@ -30,15 +21,15 @@ struct Text {
   Finish finish = Finish::kLength;
 };
 
-// Continues texts by a language model, all at once with one cache of keys and values. When a text is as long as the
-// model's positions go, it is read anew from its last half: what came before is forgotten.
+// Continues texts by a language model, all at once with one cache of keys and values. A text that is as long as the
+// model's positions go is read anew from its last half: what came before is forgotten.
 class Generator {
  public:
   Generator(std::shared_ptr<model::Gpt> model, std::shared_ptr<const text::Tokenizer> tokenizer)
       : model_(std::move(model)), tokenizer_(std::move(tokenizer)) {}
 
   // `piece`: called with each new piece of a text, by its index, as soon as it is sure. Throws DataError for a prompt that
-  // has no tokens, or that the tokenizer does not know.
+  // has no tokens, or that the tokenizer does not know. The tokenizer has no more tokens than the model.
   using Piece = std::function<void(size_t index, std::string_view text)>;
   std::vector<Text> run(
       const std::vector<std::string>& prompts, const GenerateOptions& options,

@@ -50,7 +50,7 @@ BertConfig BertConfig::load(const std::filesystem::path& path) {
     reader.fault("hidden_size",
                  fmt::format("a multiple of num_attention_heads ({})", config.num_attention_heads));
   }
-  reader.throw_if_any();
+  reader.throw_if_any("that can be trained");
   return config;
 }
 

@@ -78,11 +78,11 @@ void ConfigReader::fault(const char* key, const std::string& expected) {
   faults_.push_back(fmt::format("{}: got {}; expected {}", key, got, expected));
 }
 
-void ConfigReader::throw_if_any() const {
+void ConfigReader::throw_if_any(const char* expected) const {
   if (faults_.empty()) return;
   std::string message;
   for (const std::string& fault : faults_) message += fmt::format("\n  {}: {}", path_.string(), fault);
-  fail<SpecError>("the model's config is not one that can be trained{}", message);
+  fail<SpecError>("the model's config is not one {}{}", expected, message);
 }
 
 }  // namespace trainer

@@ -35,8 +35,8 @@ class ConfigReader {
   // A key that must have the one value that is supported, when it is there.
   void only(const char* key, const Json& supported);
   void fault(const char* key, const std::string& expected);
-  // Throws SpecError with all faults.
-  void throw_if_any() const;
+  // Throws SpecError with all faults. `expected`: "that can be trained".
+  void throw_if_any(const char* expected) const;
 
  private:
   const std::filesystem::path path_;

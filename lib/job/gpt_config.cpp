@@ -249,7 +249,7 @@ GptConfig new_config(const Job& job, JobFaults& faults, int64_t tokenizer_vocab_
 
 }  // namespace
 
-GptConfig GptConfig::load(const std::filesystem::path& path) {
+GptConfig GptConfig::load(const std::filesystem::path& path, const char* expected) {
   ConfigReader reader(path);
   GptConfig config;
   const bool is_llama = reader.present("model_type") && reader["model_type"] == "llama";
@@ -266,7 +266,7 @@ GptConfig GptConfig::load(const std::filesystem::path& path) {
   reader.only("add_cross_attention", false);
   if (reader.present("quantization_config")) reader.fault("quantization_config", "none: weights in full");
   read_ids(reader, config);
-  reader.throw_if_any();
+  reader.throw_if_any(expected);
   config.json = reader.text();
   return config;
 }

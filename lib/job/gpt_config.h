@@ -52,8 +52,9 @@ struct GptConfig {
   std::vector<int64_t> eos_token_ids;
   std::string json;  // as read: what is not above is kept when the model is saved; empty: a new model
 
-  // A directory's config.json, of model_type gpt2 or llama. Throws SpecError with every fault of the file.
-  static GptConfig load(const std::filesystem::path& path);
+  // A directory's config.json, of model_type gpt2 or llama. Throws SpecError with every fault of the file: it is not
+  // one `expected`.
+  static GptConfig load(const std::filesystem::path& path, const char* expected = "that can be trained");
   // kNone: GPT-2 (124M). Without dropout.
   static GptConfig preset(spec::GptPreset preset);
 

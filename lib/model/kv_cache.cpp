@@ -10,8 +10,9 @@ KvCache::KvCache(int64_t layers, int64_t sequences, int64_t kv_heads, int64_t ca
                  const at::TensorOptions& options)
     : capacity_(capacity), lengths_(static_cast<size_t>(sequences)) {
   for (int64_t i = 0; i < layers; ++i) {
-    keys_.push_back(at::empty({sequences, kv_heads, capacity, head_dim}, options));
-    values_.push_back(at::empty_like(keys_.back()));
+    // Zeros: attend_one_each() reads what no token has written, and masks it; 0 × NaN would stay NaN.
+    keys_.push_back(at::zeros({sequences, kv_heads, capacity, head_dim}, options));
+    values_.push_back(at::zeros_like(keys_.back()));
   }
 }
 
@@ -23,6 +24,10 @@ void KvCache::keep(const std::vector<int64_t>& sequences) {
   std::vector<int64_t> lengths;
   for (const int64_t sequence : sequences) lengths.push_back(lengths_.at(static_cast<size_t>(sequence)));
   lengths_ = std::move(lengths);
+}
+
+void KvCache::clear(int64_t sequence) {
+  lengths_.at(static_cast<size_t>(sequence)) = 0;
 }
 
 at::Tensor KvCache::attend(size_t layer, const at::Tensor& queries, const at::Tensor& keys,

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/ops.h"
-
 namespace trainer::model {
 
 // The keys (rotated) and values of the tokens so far of B sequences, of every layer. For Gpt::decode.
@@ -17,11 +15,12 @@ class KvCache {
           const at::TensorOptions& options);
 
   const std::vector<int64_t>& lengths() const { return lengths_; }  // tokens so far, of each sequence
-  int64_t num_sequences() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t capacity() const { return capacity_; }
 
   // Drops all sequences but these, which then are 0, 1, ...: those that have ended cost nothing more.
   void keep(const std::vector<int64_t>& sequences);
+  // Forgets the tokens of one.
+  void clear(int64_t sequence);
 
   // Of one layer: adds the keys and values of `counts` new tokens of each sequence, packed [N, Hkv, D], and
   // attends with their queries [N, H, D]: causal within each sequence. Returns [N, H D].

@@ -57,7 +57,7 @@ TEST_CASE("top-p keeps the fewest tokens whose probabilities reach it, and alway
   check(candidates(kLogits, {}, {.top_p = 1e-9}), {{1, 1.0}});
 }
 
-TEST_CASE("a token of the history that may not come is no candidate") {
+TEST_CASE("ids of the history beyond the logits are no candidates and change nothing") {
   const std::vector<int64_t> history = {1, 4, 100};
   check(candidates(kLogits, history, {.repetition_penalty = 1}), candidates(kLogits, {}, {}));
   check(candidates(kLogits, history, {.repetition_penalty = 2}),
