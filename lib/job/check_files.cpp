@@ -55,7 +55,7 @@ void check_data(const std::string& key, const std::string& path, bool is_gpt, Jo
     if (!is_gpt) faults.add(key, "got {}, a directory; expected a file", spec::shown(path));
     return;
   }
-  const bool is_many = is_gpt && (path.find_first_of("*?[") != std::string::npos ||
+  const bool is_many = is_gpt && (path.find_first_of("*?[{") != std::string::npos ||
                                   fs::exists(path + ".bin", error) || fs::exists(path + "_00000.bin", error));
   if (!is_many && !fs::exists(path, error)) {
     faults.add(key, "got {}; there is no such file{}", spec::shown(path),

@@ -114,7 +114,14 @@ void write_megatron_index(const std::filesystem::path& path, TokenType type,
 
 TokenPart open_megatron(const std::filesystem::path& bin) {
   auto idx = bin;
-  const auto index = std::make_shared<const MegatronIndex>(idx.replace_extension(".idx"));
+  if (!std::filesystem::exists(idx.replace_extension(".idx"))) {
+    fail<DataError>(
+        "{}: has no {} beside it; expected both files of the pair\nhint: name what both begin with, or make "
+        "them from "
+        "texts with trainer prepare",
+        bin.string(), idx.filename().string());
+  }
+  const auto index = std::make_shared<const MegatronIndex>(idx);
   auto file = std::make_shared<const MappedFile>(bin);
   const auto size = static_cast<int64_t>(file->bytes().size());
   const int64_t expected = index->num_tokens() * size_of(index->type());

@@ -15,7 +15,7 @@ struct Source {
   bool is_tokens() const;
 };
 
-// `path` is a file; a directory, for the files of one kind in it; a pattern with * ? or []; or what an .idx, .bin or a
+// `path` is a file; a directory, for the files of one kind in it; a pattern with * ? [] or {}; or what an .idx, .bin or a
 // set of .bin shards (_00000.bin ...) begins with. Files are sorted. kAuto: by the extension, and for .bin by what
 // is beside it and its first bytes; what has no known extension is text if it looks like it. Throws DataError.
 Source find_source(const std::string& path, spec::FileFormat format);

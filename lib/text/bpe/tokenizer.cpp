@@ -21,8 +21,12 @@ class BpeTokenizer : public Tokenizer {
   BpeTokenizer(BpeConfig config, const std::string& where);
 
   std::string_view token_bytes(int32_t id) const override {
-    if (id < 0 || id >= vocab_size() || !tokens_[static_cast<size_t>(id)].exists) fail_no_token(id);
+    if (id < 0 || id >= vocab_size()) fail_no_token(id);
     const Token& token = tokens_[static_cast<size_t>(id)];
+    if (!token.exists) {
+      fail<DataError>("{}: no token has the id {}: the tokenizer's ids, 0 to {}, have gaps", where_, id,
+                      vocab_size() - 1);
+    }
     return std::string_view(bytes_).substr(token.begin, token.size);
   }
   bool is_special(int32_t id) const override {
@@ -66,6 +70,7 @@ class BpeTokenizer : public Tokenizer {
 
   void add_token(int32_t id, std::string_view bytes);
 
+  std::string where_;
   PreTokenizer pre_tokenizer_;
   Merges merges_;
   std::array<int32_t, 256> byte_ids_;
@@ -79,7 +84,8 @@ class BpeTokenizer : public Tokenizer {
 };
 
 BpeTokenizer::BpeTokenizer(BpeConfig config, const std::string& where)
-    : pre_tokenizer_(config.pattern),
+    : where_(where),
+      pre_tokenizer_(config.pattern),
       add_prefix_space_(config.add_prefix_space),
       files_(std::move(config.files)) {
   std::unordered_map<std::string_view, int32_t> ids;

@@ -175,6 +175,22 @@ TEST_CASE("a job is described in a table") {
                     model.path.string()));
 }
 
+TEST_CASE("a language model's data may be a pattern, a directory or what .bin files begin with") {
+  const TemporaryDirectory dir;
+  dir.write("a.txt", "a");
+  dir.write("b_00000.bin", "ab");
+  const auto check = [&](const std::string& path) {
+    const std::vector<std::string> overrides = {"model.type=gpt", "data.train.path=" + path,
+                                                "data.max_length=16", "data.tokenizer.type=byte"};
+    check_files(resolve(spec::parse("job: {name: a}", "job.yaml", overrides), World(), 0));
+  };
+  for (const char* path : {"", "a.txt", "*.txt", "?.txt", "[ab].txt", "{a,c}.txt", "b"}) {
+    CAPTURE(path);
+    CHECK_NOTHROW(check(dir.path / path));
+  }
+  CHECK_THROWS_WITH(check(dir.path / "c"), Catch::Matchers::Contains("there is no such file"));
+}
+
 TEST_CASE("files that a job needs and lacks are named together") {
   const ModelDirectory model(kTiny);
   const std::string t = (model.path / "t.tsv").string();

@@ -184,7 +184,10 @@ TEST_CASE("added tokens come from the files beside tokenizer.json, too") {
   CHECK(tokenizer->is_special(703));
   CHECK_FALSE(tokenizer->is_special(702));
   CHECK_THROWS_MATCHES(tokenizer->token_bytes(701), trainer::DataError,
-                       Message("no token has the id 701; the tokenizer's vocabulary has 705"));
+                       Message(changed.directory.path.string() +
+                               ": no token has the id 701: the tokenizer's ids, 0 to 704, have gaps"));
+  CHECK_THROWS_MATCHES(tokenizer->token_bytes(705), trainer::DataError,
+                       Message("no token has the id 705; the tokenizer's vocabulary has 705"));
   CHECK_THROWS_AS(tokenizer->decode(Ids{-1}), trainer::DataError);
   CHECK_THROWS_AS(tokenizer->decode(Ids{705}), trainer::DataError);
 
@@ -305,7 +308,7 @@ TEST_CASE("a directory without a byte-level BPE tokenizer says what is missing")
 }
 
 TEST_CASE("merging by a queue and by looking at all pairs is the same") {
-  // Random rules, so that some make a pair of lower rank than their own; a word of twice 41 equal halves that do
+  // Random rules, so that some make a pair of lower rank than their own; a word of two halves of 30 that do
   // not merge across is long, each half alone is short.
   std::mt19937 rng(8);
   for (int run = 0; run < 200; ++run) {

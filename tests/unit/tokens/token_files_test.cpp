@@ -243,6 +243,15 @@ TEST_CASE("a wrong index of Megatron is refused") {
             ": of another index: 26 bytes, expected 24: 12 tokens of 2 bytes, as its index says");
 }
 
+TEST_CASE("Megatron's tokens without their index are refused") {
+  const TemporaryDirectory dir;
+  const std::string bin = dir.write("x.bin", "abcd");
+  CHECK_THROWS_MATCHES(
+      open_megatron(bin), DataError,
+      Message(bin + ": has no x.idx beside it; expected both files of the pair\nhint: name what both "
+                    "begin with, or make them from texts with trainer prepare"));
+}
+
 TEST_CASE("an index that is written is read, also of a document longer than a sequence can be") {
   const TemporaryDirectory dir;
   const std::vector<int64_t> lengths = {3, (int64_t{1} << 32) + 5, 2};
