@@ -79,33 +79,36 @@ Rope rope_of(const Tensor& positions, int64_t dim) {
   return {at::cat({angles.cos(), angles.sin()}, 1).to(at::kFloat), positions};
 }
 
+// Both forms against the textbook's; `rotary`: or without positions.
+void check_attention(const Heads& h, const std::vector<int32_t>& lengths, double p, bool rotary, bool bf16) {
+  CAPTURE(h.queries, h.keys, h.dim, lengths, rotary, p);
+  const int64_t n = total(lengths);
+  const Tensor positions = positions_of(lengths);
+  const Rope rope = rotary ? rope_of(positions, h.dim) : Rope{};
+  const Tensor angles = rotary ? angles_of(positions, h.dim) : Tensor();
+  const Dropout dropout = dropout_of(n, p);
+  const auto with = [&](auto op) {
+    return [&, op](const std::vector<Tensor>& v) {
+      return std::vector{op(v[0], starts(lengths), lengths, h.queries, h.keys, rope, dropout)};
+    };
+  };
+  const Function textbook = [&](const std::vector<Tensor>& v) {
+    return std::vector{textbook_attention(v[0], lengths, h, angles, dropout)};
+  };
+  const std::vector<Tensor> inputs{random({n, (h.queries + 2 * h.keys) * h.dim}, bf16)};
+  check(with(kernels::causal_attention), textbook, inputs, bf16);
+  if (!bf16) check(with(kernels::composed::causal_attention), textbook, inputs, bf16);
+}
+
 }  // namespace
 
 TEST_CASE("Causal attention with grouped queries, rotary embedding and dropout equals the textbook's") {
   torch::manual_seed(1);
-  const std::vector<int32_t> lengths{1, 2, 130, 17, 65};
-  const int64_t n = total(lengths);
-  const Tensor positions = positions_of(lengths);
   for (const Heads& h : {Heads{2, 2, 32}, {4, 1, 16}, {4, 2, 64}, {2, 1, 128}, {3, 3, 34}, {2, 2, 33}}) {
     for (const bool bf16 : {false, true}) {
       // The reference's dropout is slow: two shapes of heads have it.
       for (const double p : h.dim == 16 || h.dim == 33 ? std::vector{0.0, 0.2} : std::vector{0.0}) {
-        const bool rotary = h.dim % 2 == 0 && h.keys > 1;
-        CAPTURE(h.queries, h.keys, h.dim, rotary, p);
-        const Rope rope = rotary ? rope_of(positions, h.dim) : Rope{};
-        const Tensor angles = rotary ? angles_of(positions, h.dim) : Tensor();
-        const Dropout dropout = dropout_of(n, p);
-        const auto with = [&](auto op) {
-          return [&, op](const std::vector<Tensor>& v) {
-            return std::vector{op(v[0], starts(lengths), lengths, h.queries, h.keys, rope, dropout)};
-          };
-        };
-        const Function textbook = [&](const std::vector<Tensor>& v) {
-          return std::vector{textbook_attention(v[0], lengths, h, angles, dropout)};
-        };
-        const std::vector<Tensor> inputs{random({n, (h.queries + 2 * h.keys) * h.dim}, bf16)};
-        check(with(kernels::causal_attention), textbook, inputs, bf16);
-        if (!bf16) check(with(kernels::composed::causal_attention), textbook, inputs, bf16);
+        check_attention(h, {1, 2, 130, 17, 65}, p, h.dim % 2 == 0 && h.keys > 1, bf16);
       }
     }
   }
@@ -114,23 +117,7 @@ TEST_CASE("Causal attention with grouped queries, rotary embedding and dropout e
 TEST_CASE("Causal attention of sequences of one length, of one token and of none") {
   torch::manual_seed(2);
   for (const auto& lengths : {std::vector<int32_t>{40, 40, 40}, {1, 1}, {1}, {}, {0, 3, 0}}) {
-    CAPTURE(lengths);
-    const Heads h{4, 2, 16};
-    const int64_t n = total(lengths);
-    const Rope rope = rope_of(positions_of(lengths), h.dim);
-    const Tensor angles = angles_of(positions_of(lengths), h.dim);
-    const Dropout dropout = dropout_of(n, 0.1);
-    const auto with = [&](auto op) {
-      return [&, op](const std::vector<Tensor>& v) {
-        return std::vector{op(v[0], starts(lengths), lengths, h.queries, h.keys, rope, dropout)};
-      };
-    };
-    const Function textbook = [&](const std::vector<Tensor>& v) {
-      return std::vector{textbook_attention(v[0], lengths, h, angles, dropout)};
-    };
-    const std::vector<Tensor> inputs{random({n, 128}, false)};
-    check(with(kernels::causal_attention), textbook, inputs, false);
-    check(with(kernels::composed::causal_attention), textbook, inputs, false);
+    check_attention({4, 2, 16}, lengths, 0.1, true, false);
   }
 }
 

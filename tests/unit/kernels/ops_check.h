@@ -31,8 +31,8 @@ inline Dropout dropout_of(int64_t rows, double p) {
   return {p, at::randint(int64_t{1} << 62, {rows}, at::kLong), 7};
 }
 
-// Outputs and the gradients of a random weighting (exact in bf16) of them, of `f` at `inputs` rounded to
-// their dtypes, computed in `compute` (undefined: as they are).
+// Outputs and the gradients of a random weighting (exact in bf16) of them, of `f` at `inputs` as they are, or
+// taken to fp64.
 inline std::vector<Tensor> evaluate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
                                     const std::vector<Tensor>& inputs, bool in_double) {
   std::vector<Tensor> leaves;
