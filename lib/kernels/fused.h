@@ -19,6 +19,9 @@ at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
 // bf16: C_in and C_out must be even.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   Activation activation);
+// Without a gradient, in the time that reading the weight takes; rounded to x's type at the end only.
+at::Tensor linear_of_few_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                              Activation activation);
 at::Tensor swiglu(const at::Tensor& gate_up);
 at::Tensor varlen_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,
                             const Dropout& dropout);

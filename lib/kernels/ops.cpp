@@ -40,6 +40,12 @@ std::pair<at::Tensor, at::Tensor> dropout_add_norm(const at::Tensor& x, const at
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   Activation activation) {
+  // As decoding has: packing the weight would take longer than the product.
+  constexpr int64_t kFewRows = 16;
+  if (is_fusable(x) && weight.scalar_type() == at::kFloat && x.size(0) <= kFewRows &&
+      !at::GradMode::is_enabled()) {
+    return fused::linear_of_few_rows(x, weight, bias, activation);
+  }
   const bool fused = is_fusable(x) && weight.scalar_type() == at::kFloat &&
                      (x.scalar_type() == at::kFloat || (is_even(weight.size(0)) && is_even(weight.size(1))));
   return (fused ? fused::linear : composed::linear)(x, weight, bias, activation);

@@ -167,8 +167,7 @@ Output Gpt::forward(const data::TextBatch& batch) {
 }
 
 at::Tensor Gpt::head_logits(const at::Tensor& hidden) const {
-  const at::Tensor head = head_.narrow(0, 0, config_.vocab_size).to(hidden.scalar_type());
-  return at::linear(hidden, head).to(at::kFloat);
+  return kernels::linear(hidden, head_.narrow(0, 0, config_.vocab_size), {}).to(at::kFloat);
 }
 
 at::Tensor Gpt::logits(const data::TextBatch& batch) const {

@@ -1,6 +1,7 @@
 // Compiled once for every instruction set: TRAINER_CPU_ISA is its name, and the namespace of all of it.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/pre_norm.h"
@@ -26,6 +27,7 @@ constexpr TypedKernels<T> typed() {
           .pack_activations = pack_activations<T>,
           .pack_strip = pack_strip<T>,
           .gemm = gemm<T>,
+          .multiply_few_rows = multiply_few_rows<T>,
           .steps_of_two = kPairs<T>,
           .attention_forward = attention_forward<T>,
           .attention_backward = attention_backward<T>};

@@ -74,6 +74,16 @@ struct GemmParams {
   T* activated;  // activation(c)
 };
 
+// y = x W^T + b.
+template <class T>
+struct FewRowsParams {
+  int64_t m, n, k;
+  const T* x;           // [m, k]
+  const float* weight;  // [n, k]
+  const float* bias;    // [n], or null
+  float* y;             // [m, n]
+};
+
 // Grouped-query attention: query head h attends by key and value head h / (num_heads / num_kv_heads).
 template <class T>
 struct AttentionParams {
@@ -129,6 +139,8 @@ struct TypedKernels {
   // Rows of strips [first_strip, last_strip) times columns of panels [first_panel, last_panel).
   void (*gemm)(const GemmParams<T>&, int64_t first_strip, int64_t last_strip, int64_t first_panel,
                int64_t last_panel);
+  // Columns [begin, end) of y.
+  void (*multiply_few_rows)(const FewRowsParams<T>&, int64_t begin, int64_t end);
   int64_t steps_of_two;  // 1: two consecutive k are a step of one 32-bit lane (bf16 dot products); 0: one is
 
   // The query heads of one key and value head, over the sequence of rows [start, start + length). `scratch`:

@@ -41,6 +41,28 @@ TEST_CASE("Linear layers, with and without GELU, equal the composition in fp64, 
       7);
 }
 
+TEST_CASE("Linear layers of few rows without gradients equal the composition in fp64") {
+  torch::manual_seed(12);
+  const at::NoGradGuard no_grad;
+  for (const bool bf16 : {false, true}) {
+    for (const int64_t n : {1, 2, 3, 4, 5, 7, 8, 9, 16}) {
+      for (const auto& [in, out] : {std::pair<int64_t, int64_t>{96, 70}, {33, 129}, {5, 3}, {768, 1}}) {
+        for (const auto activation : {Activation::kNone, Activation::kGelu, Activation::kGeluTanh}) {
+          CAPTURE(bf16, n, in, out, static_cast<int>(activation));
+          const Tensor x = random({n, in}, bf16), weight = random({out, in}, false) / std::sqrt(in);
+          const Tensor bias = activation == Activation::kGelu ? Tensor() : random({out}, false);
+          const Tensor got = kernels::linear(x, weight, bias, activation);
+          CHECK(got.scalar_type() == x.scalar_type());
+          const Tensor expected =
+              kernels::composed::linear(x.to(at::kDouble), weight.to(at::kDouble),
+                                        bias.defined() ? bias.to(at::kDouble) : bias, activation);
+          CHECK(relative_error(got.to(at::kDouble), expected) < (bf16 ? 0x1p-8 : 1e-5));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE(
     "Dropout, residual and layer norm in one pass equal the composition in fp64, forward and backward") {
   torch::manual_seed(2);
