@@ -40,7 +40,7 @@ def run(what, gpt, train, folder):
     job = {"job": {"name": "memory", "output_dir": str(folder / "out")},
            "model": {"type": "gpt", "gpt": gpt},
            "data": {"train": {"path": str(folder / "text.txt")}, "tokenizer": {"type": "byte"}, "max_length": 256},
-           "train": {"steps": 4, "batch_size": 16} | train, "checkpoint": {"save_final": False},
+           "train": {"steps": 2, "batch_size": 16} | train, "checkpoint": {"save_final": False},
            "launch": {"nproc_per_node": 1}}
     path = folder / "job.yaml"
     path.write_text(json.dumps(job))
