@@ -134,7 +134,7 @@ bool has_tokenizer(const fs::path& directory) {
 std::shared_ptr<const Tokenizer> load_tokenizer(spec::TokenizerType type, const fs::path& path) {
   constexpr const char* kBpeFiles = "tokenizer.json, or vocab.json and merges.txt";
   if (!fs::exists(path)) {
-    fail<DataError>(
+    fail<SpecError>(
         "{}: no such file or directory; expected a tokenizer's directory ({}, or {}), or a file of it",
         path.string(), kBpeFiles, kCharTokenizerFile);
   }

@@ -98,7 +98,8 @@ std::vector<std::string> tokenizer_files(const std::filesystem::path& directory)
 bool has_tokenizer(const std::filesystem::path& directory);
 
 // `path` is a directory, or one of its files: tokenizer.json, or vocab.json with merges.txt (BPE);
-// trainer_tokenizer.json (characters, or bytes). kAuto tells by what is there. Throws DataError.
+// trainer_tokenizer.json (characters, or bytes). kAuto tells by what is there. Throws DataError, and SpecError when
+// there is no such path.
 std::shared_ptr<const Tokenizer> load_tokenizer(spec::TokenizerType type, const std::filesystem::path& path);
 
 // One token a code point, by the order of code points (as nanoGPT's character-level data sets). Encoding
