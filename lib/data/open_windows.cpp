@@ -95,7 +95,7 @@ void check_fits_pretrained(const Job& job, const Tokenizer& tokenizer) {
   };
   std::shared_ptr<const Tokenizer> own;
   try {
-    own = text::load_tokenizer(TokenizerKind::kAuto, model.pretrained);
+    own = text::load_tokenizer(spec::TokenizerType::kAuto, model.pretrained);
   } catch (const DataError& error) {  // of a kind that is not known here
     return warn(fmt::format("cannot be compared with model.pretrained's own: {}", error.what()));
   }
