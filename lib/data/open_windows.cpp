@@ -87,7 +87,7 @@ void check_fits_pretrained(const Job& job, const Tokenizer& tokenizer) {
   const spec::Model& model = job.spec.model;
   const bool is_own = job.spec.data.tokenizer == spec::TokenizerSource();
   if (is_own || model.pretrained.empty() || model.init != spec::ModelInit::kPretrained ||
-      !has_tokenizer(model.pretrained)) {
+      !text::has_tokenizer(model.pretrained)) {
     return;
   }
   const auto warn = [&](const std::string& text) {
@@ -183,7 +183,7 @@ std::shared_ptr<const Tokenizer> choose_tokenizer(const Job& job, int64_t num_th
     return text::make_char_tokenizer(tokens::distinct_characters(source, data.train.text, num_threads));
   }
   if (source.is_tokens() && data.tokenizer.type == spec::TokenizerType::kAuto) return nullptr;
-  const bool is_bare = !job.spec.model.pretrained.empty() && !has_tokenizer(job.spec.model.pretrained);
+  const bool is_bare = !job.spec.model.pretrained.empty() && !text::has_tokenizer(job.spec.model.pretrained);
   fail<SpecError>("{}: got {} without a path{}; expected {}", place_of(job),
                   spec::to_string(data.tokenizer.type),
                   is_bare ? ", and model.pretrained has no tokenizer.json and no vocab.json" : "",
