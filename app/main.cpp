@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,14 @@ std::string version() {
   } catch (const std::exception& error) {
     return fmt::format("trainer {}\n{}", TRAINER_VERSION, error.what());
   }
+}
+
+// The exit code, another one when what was printed is lost: a full disk must not pass for success.
+int flushed(int code) {
+  const bool lost = !std::cout.flush() || std::fflush(stdout) != 0;
+  if (!lost || code != 0) return code;
+  fmt::print(stderr, "cannot write to standard output: {}\n", std::strerror(errno));
+  return static_cast<int>(trainer::ExitCode::kInternal);
 }
 
 // The first flag that the subcommand does not have, with the one that may have been meant.
@@ -101,13 +110,8 @@ int main(int argc, char** argv) {
     }
     return static_cast<int>(trainer::ExitCode::kUsage);
   } catch (const CLI::ParseError& error) {
-    const int code = cli.exit(error);
-    return code == 0 ? 0 : static_cast<int>(trainer::ExitCode::kUsage);
+    const int code = cli.exit(error);  // --help and --version are such errors too
+    return code == 0 ? flushed(0) : static_cast<int>(trainer::ExitCode::kUsage);
   }
-  const int code = run_guarded(command);
-  if (std::fflush(stdout) != 0 && code == 0) {  // a full disk must not pass for success
-    fmt::print(stderr, "cannot write to standard output: {}\n", std::strerror(errno));
-    return static_cast<int>(trainer::ExitCode::kInternal);
-  }
-  return code;
+  return flushed(run_guarded(command));
 }

@@ -41,7 +41,10 @@ void add_prepare(CLI::App& cli, std::function<int()>& command) {
   prepare->add_flag("!--no-eos", options->append_eos, "No end-of-text token behind each document");
   prepare->add_option("--threads", options->num_threads, "Default: all cores that this process may use")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  prepare->add_option("--shard-tokens", options->shard_tokens, "Cut into files of at most so many tokens")
+  prepare
+      ->add_option("--shard-tokens", options->shard_tokens,
+                   "Cut into files of at most so many tokens; documents are not cut, so that one that has "
+                   "more is a file of more")
       ->check(CLI::PositiveNumber);
   prepare->add_flag("--force", options->force, "Replace what an earlier run left");
   options->num_threads = 0;

@@ -1,13 +1,17 @@
 #include "tokens/prepare.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -37,6 +41,37 @@ constexpr std::string_view kPartial = ".partial";
 std::string counted(int64_t number, const char* what) {
   return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
 }
+
+// That prepare() was told to stop.
+struct Stopped {};
+
+// Holds an output for this process: a lock on <output>.lock, which goes with it.
+class OutputLock {
+ public:
+  explicit OutputLock(const std::string& output) : path_(output + ".lock") {
+    struct stat held {
+    }, named{};
+    do {  // again where its last holder has just removed it
+      fd_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+      if (!fd_.is_open()) fail<DataError>("{}: cannot create: {}", path_, std::strerror(errno));
+      if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) fail<DataError>("{}: cannot lock: {}", path_, std::strerror(errno));
+        fail<SpecError>("--output: {} is in use by another prepare; expected another one, or to wait for it",
+                        output);
+      }
+    } while (::fstat(fd_.get(), &held) != 0 || ::stat(path_.c_str(), &named) != 0 ||
+             held.st_ino != named.st_ino);
+  }
+  ~OutputLock() {
+    if (fd_.is_open()) ::unlink(path_.c_str());
+  }
+  OutputLock(const OutputLock&) = delete;
+  OutputLock& operator=(const OutputLock&) = delete;
+
+ private:
+  std::string path_;
+  Descriptor fd_;
+};
 
 // All tokens in one file, and the lengths of their documents.
 class FileSink final : public TokenSink {
@@ -104,7 +139,7 @@ void cut(const std::string& prefix, int64_t begin, int64_t end, std::span<const 
 
 class Preparation {
  public:
-  explicit Preparation(const PrepareOptions& options) : options_(options) {
+  Preparation(const PrepareOptions& options, const std::atomic<bool>& stop) : options_(options), stop_(stop) {
     if (fs::path(options_.output).filename().empty()) {
       fail<SpecError>("--output: got \"{}\"; expected what the files' names begin with, such as {}text",
                       options_.output, options_.output);
@@ -123,6 +158,7 @@ class Preparation {
     std::error_code error;
     if (!directory.empty()) fs::create_directories(directory, error);
     if (error) fail<DataError>("{}: cannot make: {}", directory.string(), error.message());
+    lock_.emplace(options_.output);
     find_earlier();
   }
 
@@ -146,7 +182,9 @@ class Preparation {
     } else {
       cut(prefixes[0], 0, sink.num_tokens(), sink.lengths(), options_.shard_tokens, pieces);
     }
+    warn_of_long_documents(pieces);
     take_apart(sink, pieces, type);
+    if (stop_) throw Stopped();
     put_into_place(pieces, all);
     for (const std::string& prefix : prefixes) finish(prefix, pieces);
   }
@@ -236,6 +274,7 @@ class Preparation {
     TokenizeOptions options{options_.field, options_.append_eos, options_.num_threads};
     TokenizeProgress last;
     tokenize(source_, *tokenizer_, options, sink, [&](const TokenizeProgress& progress) {
+      if (stop_) throw Stopped();
       last = progress;
       constexpr double kEvery = 5;  // seconds
       if (monotonic_s() - said_s < kEvery) return;
@@ -263,6 +302,19 @@ class Preparation {
     parts.push_back({options_.inputs[0], std::move(file), ids, type, sink.num_tokens(),
                      std::make_shared<const KeptDocuments>(std::move(starts))});
     return validation_begin(TokenStream(std::move(parts)), options_.validation_fraction);
+  }
+
+  void warn_of_long_documents(const std::vector<Piece>& pieces) const {
+    int64_t num_long = 0, longest = 0;
+    for (const Piece& piece : pieces) {
+      const int64_t size = piece.end - piece.begin;
+      if (options_.shard_tokens == 0 || size <= options_.shard_tokens) continue;
+      ++num_long;
+      longest = std::max(longest, size);
+    }
+    if (num_long == 0) return;
+    log_warning("--shard-tokens: {} with more than {} tokens, as no document is cut: the longest has {}",
+                counted(num_long, "file"), grouped(options_.shard_tokens), grouped(longest));
   }
 
   // Cuts piece after piece off the end of the file of all, so that the disk never holds more than one twice. The
@@ -324,11 +376,14 @@ class Preparation {
     metadata.tokenizer = fs::path(options_.output + "_tokenizer").filename().string();
     metadata.vocabulary_hash = fmt::format("{:016x}", vocabulary_hash(*tokenizer_));
     write_metadata(prefix + ".json", metadata);
-    log_info("{}: {} tokens, {}, {}", prefix, grouped(metadata.num_tokens),
-             counted(metadata.num_documents, "document"), counted(num_files, "file"));
+    // The result, which main() fails without.
+    fmt::print("{}: {} tokens, {}, {}\n", prefix, grouped(metadata.num_tokens),
+               counted(metadata.num_documents, "document"), counted(num_files, "file"));
   }
 
   const PrepareOptions& options_;
+  const std::atomic<bool>& stop_;
+  std::optional<OutputLock> lock_;
   Source source_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::vector<fs::path> earlier_;
@@ -336,9 +391,12 @@ class Preparation {
 
 }  // namespace
 
-void prepare(const PrepareOptions& options) {
+bool prepare(const PrepareOptions& options, const std::atomic<bool>& stop) {
   try {
-    Preparation(options).run();
+    Preparation(options, stop).run();
+    return true;
+  } catch (const Stopped&) {
+    return false;
   } catch (const fs::filesystem_error& error) {
     fail<DataError>("{}", error.what());
   }

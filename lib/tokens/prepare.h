@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ struct PrepareOptions {
 // Tokenizes files into Megatron's: <output>.bin and .idx, or with a fraction <output>_train and <output>_validation, each
 // with a .json (Metadata); shards are <..>_00000 and on. The tokenizer goes to <output>_tokenizer. Memory grows by 8 bytes
 // a document only. Readers see all of it or nothing: the .json comes last, and nothing else has its name before it is
-// whole. Prints progress. Throws SpecError and DataError.
-void prepare(const PrepareOptions& options);
+// whole. Prints progress. Throws SpecError, also when another process prepares the same output, and DataError.
+// False: `stop` was set, and nothing is left of this one.
+bool prepare(const PrepareOptions& options, const std::atomic<bool>& stop = false);
 
 }  // namespace trainer::tokens

@@ -3,12 +3,15 @@
     python tests/e2e/prepare_test.py TRAINER_BINARY [TEST...]
 """
 
+import fcntl
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -199,6 +202,46 @@ class Prepare(unittest.TestCase):
         self.assertEqual(self.names(), ["out.bin", "out.idx", "out.json", "out_tokenizer"])
         self.assertEqual(read_megatron(out)[0], self.documents[:9])
 
+    def test_an_output_is_one_prepares_at_a_time(self):
+        out, lock = self.path / "out", self.path / "out.lock"
+        arguments = (self.jsonl(), "--output", out, "--tokenizer", self.path / "bpe")
+        with lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertEqual(self.prepare(*arguments, "--force", code=2).stderr,
+                             f"--output: {out} is in use by another prepare; expected another one, or to wait for it\n")
+        self.assertEqual(self.names(), ["out.lock"])
+        self.prepare(*arguments)  # of one that was killed
+        self.assertEqual(self.names(), ["out.bin", "out.idx", "out.json", "out_tokenizer"])
+
+    def test_a_signal_stops_it_and_leaves_nothing(self):
+        (self.path / "a.txt").write_text("\n".join(self.texts) * 4000)
+        process = subprocess.Popen([TRAINER, "prepare", self.path / "a.txt", "--output", self.path / "out", "--tokenizer",
+                                    self.path / "bpe", "--threads", "1"], stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while not (self.path / "out.bin.partial").exists():
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.communicate(timeout=60)[1],
+                         f"stopped by signal 15: nothing of {self.path}/out is written, what was there is as it was\n")
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assertEqual(self.names(), [])
+
+    def test_a_result_that_cannot_be_written_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([TRAINER, "prepare", self.jsonl(), "--output", self.path / "out", "--tokenizer", "byte"],
+                                    stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(result.returncode, 1)
+            self.assertEqual(result.stderr, "cannot write to standard output: No space left on device\n")
+            self.assertEqual(subprocess.run([TRAINER, "--help"], stdout=full, stderr=subprocess.PIPE).returncode, 1)
+
+    def test_a_document_longer_than_a_shard_is_told(self):
+        (self.path / "a.txt").write_text("abc" * 100)
+        result = self.prepare(self.path / "a.txt", "--output", self.path / "out", "--tokenizer", "byte", "--shard-tokens", 90)
+        self.assertEqual(result.stderr, "warning: --shard-tokens: 1 file with more than 90 tokens, as no document is cut: "
+                                        "the longest has 301\n")
+
     def test_a_failure_leaves_nothing_and_names_the_line(self):
         path = self.jsonl()
         path.write_text(path.read_text() + '{"text": 3}\n')
@@ -209,8 +252,11 @@ class Prepare(unittest.TestCase):
         result = self.prepare(self.path / "out.bin", "--output", self.path / "two", "--tokenizer", "byte", code=3)
         self.assertEqual(result.stderr, f"{self.path}/out.bin: has tokens already (megatron)\n")
         (self.path / "empty.txt").write_text("")
-        result = self.prepare(self.path / "empty.txt", "--output", self.path / "two", "--tokenizer", "byte", code=3)
-        self.assertEqual(result.stderr, f"{self.path}/empty.txt: has no text\n")
+        for tokenizer in ("byte", "char"):
+            result = self.prepare(self.path / "empty.txt", "--output", self.path / "two", "--tokenizer", tokenizer, code=3)
+            self.assertEqual(result.stderr, f"{self.path}/empty.txt: has no text\n")
+        self.prepare(self.path / "none.txt", "--output", self.path / "two", "--tokenizer", "byte", code=2)
+        self.prepare(self.jsonl(), "--output", self.path / "two", "--tokenizer", self.path / "none", code=2)
 
     def test_inputs_and_outputs_that_do_not_go_together_are_refused(self):
         lines = self.jsonl()
