@@ -30,6 +30,9 @@ void sync_path(const fs::path& path, int flags) {
 
 size_t open_size(const Descriptor& fd, const fs::path& path) {
   struct stat info {};
+  if (!fd.is_open() && (errno == ENOENT || errno == ENOTDIR)) {
+    fail<SpecError>("{}: cannot open: {}", path.string(), std::strerror(errno));
+  }
   if (!fd.is_open() || ::fstat(fd.get(), &info) != 0) {
     fail<DataError>("{}: cannot open: {}", path.string(), std::strerror(errno));
   }

@@ -9,7 +9,7 @@
 
 namespace trainer {
 
-// Whole file as bytes. Throws DataError naming the path and the system's reason.
+// Whole file as bytes. Throws DataError with path and reason, SpecError when there is no such file.
 std::string read_file(const std::filesystem::path& path);
 
 // Writes to a temporary file beside `path`, fsyncs, renames: readers see the old or the new file, never a
@@ -21,7 +21,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
 // Throws CheckpointError.
 void replace_directory(const std::filesystem::path& source, const std::filesystem::path& target);
 
-// Read-only memory map of a whole file; an empty file maps to an empty view. Throws DataError.
+// Read-only memory map of a whole file; an empty file maps to an empty view. Throws as read_file().
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

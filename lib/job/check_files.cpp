@@ -75,6 +75,9 @@ void check_files(const Job& job) {
   }
   check_model(job, faults);
   std::error_code error;
+  if (const std::string& path = s.data.tokenizer.path; is_gpt && !path.empty() && !fs::exists(path, error)) {
+    faults.add("data.tokenizer.path", "got {}; there is no such file or directory", spec::shown(path));
+  }
   if (fs::exists(job.output_dir, error) && !fs::is_directory(job.output_dir, error)) {
     faults.add("job.output_dir", "got {}, a file; expected a directory",
                spec::shown(job.output_dir.string()));

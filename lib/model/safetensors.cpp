@@ -184,7 +184,7 @@ WeightFiles::WeightFiles(const fs::path& directory) {
         "AutoModel.from_pretrained(D).save_pretrained(D, safe_serialization=True)",
         directory.string());
   } else {
-    fail<CheckpointError>("{}: no model.safetensors and no {} in it", directory.string(), kIndexName);
+    fail<SpecError>("{}: no model.safetensors and no {} in it", directory.string(), kIndexName);
   }
 }
 

@@ -44,7 +44,8 @@ class SafetensorsFile {
 // names.
 class WeightFiles {
  public:
-  // Throws CheckpointError (with how to convert, when there is only a pytorch_model.bin) or DataError.
+  // Throws CheckpointError (with how to convert, when there is only a pytorch_model.bin), and SpecError when there is
+  // none, or not each that the index names.
   explicit WeightFiles(const std::filesystem::path& directory);
 
   std::vector<std::string> names() const;  // sorted

@@ -135,7 +135,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, const fs::pa
   constexpr const char* kBpe = "tokenizer.json, or vocab.json and merges.txt";
   if (kind == TokenizerKind::kByte && path.empty()) return make_byte_tokenizer(false);
   if (!fs::exists(path)) {
-    fail<DataError>(
+    fail<SpecError>(
         "{}: no such file or directory; expected a tokenizer's directory ({}, or {}), or a file of it",
         path.string(), kBpe, kCharTokenizerFile);
   }

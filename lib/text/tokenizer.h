@@ -90,7 +90,7 @@ class Tokenizer {
 
 // `path` is a directory, or one of its files: tokenizer.json, or vocab.json with merges.txt (BPE);
 // trainer_tokenizer.json (characters, or bytes). kAuto tells by what is there; kByte needs no path. Throws
-// DataError.
+// DataError, and SpecError when there is no such path.
 std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, const std::filesystem::path& path);
 
 // One token a code point, by the order of code points (as nanoGPT's character-level data sets). Encoding

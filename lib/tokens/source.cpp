@@ -57,10 +57,24 @@ std::string literal(const std::string& name) {
   return pattern;
 }
 
+// Files of a model or its tokenizer are no text to train on, though some are text.
+bool is_of_model(const fs::path& file) {
+  const std::string name = file.filename().string();
+  constexpr std::string_view kNames[] = {"merges.txt",     "vocab.txt",  "tokenizer_config.json",
+                                         "tokenizer.json", "vocab.json", "trainer_tokenizer.json",
+                                         "config.json"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 // Files of one kind; of several kinds none is meant.
 std::vector<std::string> files_in(const std::string& directory, FileFormat format) {
   std::map<std::string, std::vector<std::string>> by_kind;
+  bool has_model = false;
   for (const auto& entry : fs::directory_iterator(directory)) {
+    if (is_of_model(entry.path())) {
+      has_model = true;
+      continue;
+    }
     const Kind* kind = kind_of(entry.path());
     if (!entry.is_regular_file() || kind == nullptr || entry.path().filename().string().starts_with("."))
       continue;
@@ -73,8 +87,8 @@ std::vector<std::string> files_in(const std::string& directory, FileFormat forma
     for (const auto& [kind, files] : by_kind) kinds.push_back(kind);
     if (kinds.empty()) {
       for (const Kind& kind : kKinds) kinds.emplace_back(kind.extension);
-      fail<DataError>("{}: a directory without such files; expected some of {}{}", directory,
-                      fmt::join(kinds, " "),
+      fail<DataError>("{}: a directory {}; expected some of {}{}", directory,
+                      has_model ? "of a model or tokenizer" : "without such files", fmt::join(kinds, " "),
                       format == FileFormat::kAuto ? "" : fmt::format(", {}", to_string(format)));
     }
     fail<DataError>(
@@ -100,15 +114,19 @@ std::vector<std::string> files_in(const std::string& directory, FileFormat forma
 
 std::vector<std::string> find_files(const std::string& path, FileFormat format) {
   if (fs::is_directory(path)) return files_in(path, format);
-  if (fs::exists(path)) return {path};
+  if (fs::exists(path)) {
+    if (is_of_model(path))
+      fail<DataError>("{}: is a model's or tokenizer's file; expected text or tokens", path);
+    return {path};
+  }
   if (fs::exists(path + ".bin")) return {path + ".bin"};
   std::vector<std::string> files = matches(literal(path) + "_[0-9][0-9][0-9][0-9][0-9].bin");
   if (!files.empty()) return files;
-  if (path.find_first_of("*?[{") == std::string::npos) fail<DataError>("{}: no such file", path);
+  if (path.find_first_of("*?[{") == std::string::npos) fail<SpecError>("{}: no such file", path);
   files = matches(path);
   // Each index comes with its .bin.
   std::erase_if(files, [](const std::string& file) { return fs::path(file).extension() == ".idx"; });
-  if (files.empty()) fail<DataError>("{}: no file matches", path);
+  if (files.empty()) fail<SpecError>("{}: no file matches", path);
   return files;
 }
 

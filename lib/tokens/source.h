@@ -17,7 +17,8 @@ struct Source {
 
 // `path` is a file; a directory, for the files of one kind in it; a pattern with * ? or []; or what an .idx, .bin or a
 // set of .bin shards (_00000.bin ...) begins with. Files are sorted. kAuto: by the extension, and for .bin by what
-// is beside it and its first bytes; what has no known extension is text if it looks like it. Throws DataError.
+// is beside it and its first bytes; what has no known extension is text if it looks like it. Throws DataError, and
+// SpecError where there is no such file.
 Source find_source(const std::string& path, spec::FileFormat format);
 
 }  // namespace trainer::tokens

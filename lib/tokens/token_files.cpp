@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "tokens/megatron.h"
+#include "tokens/metadata.h"
 
 namespace trainer::tokens {
 namespace {
@@ -41,6 +42,10 @@ const LlmcKind* llmc_kind(std::string_view bytes) {
 spec::FileFormat detect_token_format(const std::filesystem::path& bin) {
   auto idx = bin;
   if (std::filesystem::exists(idx.replace_extension(".idx"))) return spec::FileFormat::kMegatron;
+  if (read_metadata(bin)) {
+    fail<SpecError>("{}: no such file; {} is of trainer prepare, which wrote it beside", idx.string(),
+                    bin.string());
+  }
   const MappedFile file(bin);
   if (llmc_kind(file.bytes()) != nullptr || int_at(file.bytes(), 0) == kLlmcEvaluation)
     return spec::FileFormat::kLlmc;

@@ -10,7 +10,7 @@
 namespace trainer::tokens {
 
 // What a .bin file is, by an .idx beside it, else by its first bytes: kMegatron, kLlmc, else kNanogpt, which has no
-// header. Throws DataError when it is none of these.
+// header. Throws DataError when it is none of these, SpecError when it is prepare's and its .idx is gone.
 spec::FileFormat detect_token_format(const std::filesystem::path& bin);
 
 // nanoGPT's .bin: uint16 ids and nothing else. Throws DataError.

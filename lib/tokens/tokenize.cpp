@@ -214,6 +214,7 @@ std::string distinct_characters(const Source& source, const std::string& field, 
   for (size_t c = 0; c < kCodePoints; ++c) {
     if (all[c]) text::append_utf8(static_cast<char32_t>(c), characters);
   }
+  if (characters.empty()) fail<DataError>("{}: has no text", source.files[0]);
   return characters;
 }
 

@@ -38,7 +38,7 @@ struct TokenizeProgress {
 void tokenize(const Source& source, const text::Tokenizer& tokenizer, const TokenizeOptions& options,
               TokenSink& sink, const std::function<void(const TokenizeProgress&)>& progress);
 
-// Every character of the source, once: what make_char_tokenizer() needs of it.
+// Every character of the source, once: what make_char_tokenizer() needs of it. Throws DataError when it has none.
 std::string distinct_characters(const Source& source, const std::string& field, int64_t num_threads);
 
 // Bytes of all files.

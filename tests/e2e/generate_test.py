@@ -236,7 +236,7 @@ class Generate(unittest.TestCase):
         config = json.loads((self.path / "gpt2/config.json").read_text())
         larger = json.dumps(config | {"n_embd": 96}).encode()
         self.assertIn("larger: the shapes of 28 weights differ", self.error(self.without("larger", "config.json", larger), code=5))
-        self.assertIn("/nowhere: no such file or directory", self.error("gpt2", "--tokenizer", "/nowhere", code=3))
+        self.assertIn("/nowhere: no such file or directory", self.error("gpt2", "--tokenizer", "/nowhere", code=2))
         tiny_gpt.make_tokenizer(400).save(str(self.path / "other.json"))
         (self.path / "other").mkdir()
         (self.path / "other.json").rename(self.path / "other/tokenizer.json")

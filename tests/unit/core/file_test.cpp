@@ -31,7 +31,7 @@ TEST_CASE("a directory is replaced whole") {
 }
 
 TEST_CASE("a missing file is named with the reason") {
-  CHECK_THROWS_MATCHES(trainer::read_file("/nowhere/x"), trainer::DataError,
+  CHECK_THROWS_MATCHES(trainer::read_file("/nowhere/x"), trainer::SpecError,
                        Message("/nowhere/x: cannot open: No such file or directory"));
   CHECK_THROWS_MATCHES(trainer::MappedFile("/tmp"), trainer::DataError,
                        Message("/tmp: is a directory, expected a file"));

@@ -145,14 +145,14 @@ TEST_CASE("shards are read through their index") {
   refused(R"({"weight_map": {"b": "model-1.safetensors"}})", "tensor b is not in model-1.safetensors");
   std::ofstream(index) << R"({"weight_map": {"b": "model-3.safetensors"}})";
   CHECK_THROWS_MATCHES(
-      WeightFiles(dir.path), DataError,
+      WeightFiles(dir.path), SpecError,
       Message((dir.path / "model-3.safetensors").string() + ": cannot open: No such file or directory"));
 }
 
 TEST_CASE("a directory without safetensors is refused, a pickle with how to convert it") {
   const TemporaryDirectory dir;
   const std::string name = dir.path.string();
-  CHECK_THROWS_MATCHES(WeightFiles(dir.path), CheckpointError,
+  CHECK_THROWS_MATCHES(WeightFiles(dir.path), SpecError,
                        Message(name + ": no model.safetensors and no model.safetensors.index.json in it"));
   std::ofstream(dir.path / "pytorch_model.bin") << "x";
   CHECK_THROWS_MATCHES(

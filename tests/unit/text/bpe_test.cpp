@@ -290,7 +290,7 @@ TEST_CASE("a directory without a byte-level BPE tokenizer says what is missing")
       Message((kData / "bpe_cases.json").string() +
               ": not a tokenizer's file; expected tokenizer.json, vocab.json or merges.txt"));
   CHECK_THROWS_MATCHES(
-      load("nowhere"), trainer::DataError,
+      load("nowhere"), trainer::SpecError,
       Message("nowhere: no such file or directory; expected a tokenizer's directory (tokenizer.json, or "
               "vocab.json and merges.txt, or trainer_tokenizer.json), or a file of it"));
   TemporaryDirectory directory;

@@ -9,6 +9,7 @@
 using namespace trainer::tokens;
 using Catch::Matchers::Message;
 using trainer::DataError;
+using trainer::SpecError;
 using trainer::spec::FileFormat;
 
 namespace {
@@ -78,10 +79,18 @@ TEST_CASE("what is not there, or not meant, is refused") {
       find_source(path, FileFormat::kAuto), DataError,
       Message(path + ": a directory without such files; expected some of .txt .text .jsonl .ndjson "
                      ".parquet .bin"));
-  CHECK_THROWS_MATCHES(find_source(path + "/none", FileFormat::kAuto), DataError,
+  CHECK_THROWS_MATCHES(find_source(path + "/none", FileFormat::kAuto), SpecError,
                        Message(path + "/none: no such file"));
-  CHECK_THROWS_MATCHES(find_source(path + "/*.x", FileFormat::kAuto), DataError,
+  CHECK_THROWS_MATCHES(find_source(path + "/*.x", FileFormat::kAuto), SpecError,
                        Message(path + "/*.x: no file matches"));
+  const std::string merges = dir.write("tokenizer/merges.txt", "a b");
+  CHECK_THROWS_MATCHES(find_source(merges, FileFormat::kAuto), DataError,
+                       Message(merges + ": is a model's or tokenizer's file; expected text or tokens"));
+  CHECK_THROWS_MATCHES(
+      find_source(path + "/tokenizer", FileFormat::kAuto), DataError,
+      Message(path +
+              "/tokenizer: a directory of a model or tokenizer; expected some of .txt .text .jsonl .ndjson "
+              ".parquet .bin"));
   const std::string packed = dir.write("a.jsonl.gz", "\x1f\x8b");
   CHECK_THROWS_MATCHES(find_source(packed, FileFormat::kJsonl), DataError,
                        Message(packed + ": is compressed; expected plain files\nhint: unpack it"));

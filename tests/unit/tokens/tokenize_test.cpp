@@ -108,6 +108,9 @@ TEST_CASE("all characters of text and of JSON lines are found") {
   const Source lines =
       find_source(dir.write("a.jsonl", "{\"text\":\"ba\"}\n{\"text\":\"\\u20ac\"}\n"), FileFormat::kAuto);
   CHECK(distinct_characters(lines, "text", 2) == "ab\xe2\x82\xac");
+  const Source empty = find_source(dir.write("empty.txt", ""), FileFormat::kAuto);
+  CHECK_THROWS_MATCHES(distinct_characters(empty, "", 2), DataError,
+                       Message(empty.files[0] + ": has no text"));
 }
 
 TEST_CASE("text in memory has its documents, in the narrowest type") {
