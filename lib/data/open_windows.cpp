@@ -9,6 +9,8 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/log.h"
+#include "job/faults.h"
 #include "spec/enums.h"
 #include "tokens/metadata.h"
 #include "tokens/source.h"
@@ -60,12 +62,30 @@ void check_same(const Tokenizer& tokenizer, const std::string& which, const toke
       path, metadata.vocab_size, which, tokenizer.vocab_size());
 }
 
+// data.tokenizer's place, for messages.
+std::string place_of(const Job& job) {
+  const JobFaults faults(job.spec.said);
+  std::string key = "data.tokenizer";
+  for (const char* more : {".path", ".type"}) {
+    if (job.spec.said.contains("data.tokenizer" + std::string(more))) {
+      key += more;
+      break;
+    }
+  }
+  const std::string where = faults.where(key);
+  return where.empty() || where.ends_with(key) ? key : where + ": " + key;
+}
+
 // One that the job names, or that of its pretrained model; null: neither.
 std::shared_ptr<const Tokenizer> named_tokenizer(const Job& job, std::string& which) {
   const spec::TokenizerSource& said = job.spec.data.tokenizer;
   if (!said.path.empty()) {
     which = "data.tokenizer.path " + said.path;
-    return text::load_tokenizer(kind_of(said.type), said.path);
+    try {
+      return text::load_tokenizer(kind_of(said.type), said.path);
+    } catch (const DataError& error) {
+      fail<DataError>("{}: {}", place_of(job), error.what());
+    }
   }
   const bool may_be_pretrained =
       said.type == spec::TokenizerType::kAuto || said.type == spec::TokenizerType::kBpe;
@@ -74,6 +94,50 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const Job& job, std::string& wh
     return text::load_tokenizer(kind_of(said.type), job.spec.model.pretrained);
   }
   return nullptr;
+}
+
+// The bytes of a token; empty: there is none.
+std::string_view bytes_of(const Tokenizer& tokenizer, int32_t id) {
+  try {
+    return tokenizer.token_bytes(id);
+  } catch (const DataError&) {  // a gap in the vocabulary
+    return {};
+  }
+}
+
+// Pretrained embeddings mean the tokens of their directory's own tokenizer. Another one may have fewer, or more behind.
+void check_fits_pretrained(const Job& job, const Tokenizer& tokenizer) {
+  const spec::Model& model = job.spec.model;
+  const bool is_own = job.spec.data.tokenizer == spec::TokenizerSource();
+  if (is_own || model.pretrained.empty() || model.init != spec::ModelInit::kPretrained ||
+      !has_tokenizer(model.pretrained)) {
+    return;
+  }
+  const auto warn = [&](const std::string& text) {
+    if (job.world.is_main()) log_warning("{}: {}", place_of(job), text);
+  };
+  std::shared_ptr<const Tokenizer> own;
+  try {
+    own = text::load_tokenizer(TokenizerKind::kAuto, model.pretrained);
+  } catch (const DataError& error) {  // of a kind that is not known here
+    return warn(fmt::format("cannot be compared with model.pretrained's own: {}", error.what()));
+  }
+  int64_t num_more = 0;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view bytes = bytes_of(tokenizer, id), own_bytes = bytes_of(*own, id);
+    if (bytes == own_bytes || bytes.empty()) continue;
+    if (!own_bytes.empty()) {
+      fail<SpecError>(
+          "{}: token {} is {}, and {} in {}, whose weights are to be trained on; expected the same tokens\n"
+          "hint: leave data.tokenizer out, or say model.init: random",
+          place_of(job), id, spec::shown(bytes), spec::shown(own_bytes), model.pretrained);
+    }
+    ++num_more;
+  }
+  if (num_more > 0) {
+    warn(fmt::format("has {} tokens more than model.pretrained's own tokenizer: are they in its weights?",
+                     num_more));
+  }
 }
 
 std::shared_ptr<const tokens::TokenStream> open_stream(const Job& job, const spec::DataSource& said,
@@ -122,9 +186,7 @@ std::shared_ptr<const tokens::TokenStream> open_stream(const Job& job, const spe
   return stream;
 }
 
-}  // namespace
-
-std::shared_ptr<const Tokenizer> open_tokenizer(const Job& job, int64_t num_threads) {
+std::shared_ptr<const Tokenizer> choose_tokenizer(const Job& job, int64_t num_threads) {
   const spec::Data& data = job.spec.data;
   const tokens::Source source = tokens::find_source(data.train.path, data.train.format);
   const auto metadata = metadata_of(source);
@@ -144,9 +206,20 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const Job& job, int64_t num_thre
     return text::make_char_tokenizer(tokens::distinct_characters(source, data.train.text, num_threads));
   }
   if (source.is_tokens() && data.tokenizer.type == spec::TokenizerType::kAuto) return nullptr;
-  fail<SpecError>("data.tokenizer: got {} without a path; expected {}", spec::to_string(data.tokenizer.type),
+  const bool is_bare = !job.spec.model.pretrained.empty() && !has_tokenizer(job.spec.model.pretrained);
+  fail<SpecError>("{}: got {} without a path{}; expected {}", place_of(job),
+                  spec::to_string(data.tokenizer.type),
+                  is_bare ? ", and model.pretrained has no tokenizer.json and no vocab.json" : "",
                   source.is_tokens() ? "the directory of the tokenizer that made the tokens"
                                      : "path (the directory of a tokenizer), or type char or byte");
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const Job& job, int64_t num_threads) {
+  const auto tokenizer = choose_tokenizer(job, num_threads);
+  if (tokenizer != nullptr) check_fits_pretrained(job, *tokenizer);
+  return tokenizer;
 }
 
 WindowSets open_windows(const Job& job, const std::shared_ptr<const Tokenizer>& tokenizer, int64_t vocab_size,

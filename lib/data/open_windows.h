@@ -13,7 +13,8 @@ namespace trainer::data {
 
 // The tokenizer of a job of model.type gpt: data.tokenizer's, else the one that `trainer prepare` left beside the tokens,
 // else that of model.pretrained. Null: the data are tokens of other programs, and none is said. The characters of
-// type char are those of data.train. Throws SpecError, also when tokens were made with another one, and DataError.
+// type char are those of data.train. Throws SpecError, also when tokens were made with another one or a pretrained model is
+// of other tokens, and DataError.
 std::shared_ptr<const text::Tokenizer> open_tokenizer(const Job& job, int64_t num_threads);
 
 struct WindowSets {

@@ -161,6 +161,44 @@ TEST_CASE("documents of files without an index are found by their end-of-text to
   CHECK(open(job).train->batch({0}, 0, 0, false).seqlens == std::vector<int32_t>{2, 2});
 }
 
+TEST_CASE("tokens of prepare without their index are refused") {
+  const TemporaryDirectory dir;
+  const Job job = job_of(prepare(dir, "char"));
+  std::filesystem::remove(dir.path / "out.idx");
+  CHECK_THROWS_MATCHES(
+      open(job), SpecError,
+      Message((dir.path / "out.idx").string() + ": no such file; " + (dir.path / "out.bin").string() +
+              " is of trainer prepare, which wrote it beside"));
+}
+
+TEST_CASE("a pretrained model takes no tokenizer of other tokens than its own") {
+  const TemporaryDirectory dir;
+  Job job = job_of(dir.write("a.txt", "abab"));
+  const auto tokenizer_of = [&](const std::string& name, const std::string& characters) {
+    for (const auto& file : trainer::text::make_char_tokenizer(characters)->files())
+      dir.write(name + "/" + file.name, file.contents);
+    return (dir.path / name).string();
+  };
+  job.spec.model.pretrained = tokenizer_of("model", "abc");
+  for (const char* characters : {"abc", "ab", "abcd"}) {  // the same, fewer; more is warned of
+    job.spec.data.tokenizer.path = tokenizer_of(characters, characters);
+    CHECK(open_tokenizer(job, 1)->vocab_size() == static_cast<int64_t>(std::string(characters).size()));
+  }
+  job.spec.data.tokenizer.path = tokenizer_of("other", "bc");
+  CHECK_THROWS_MATCHES(open_tokenizer(job, 1), SpecError,
+                       Message("data.tokenizer: token 0 is \"b\", and \"a\" in " + job.spec.model.pretrained +
+                               ", whose weights are to be trained on; expected the same tokens\nhint: leave "
+                               "data.tokenizer out, or say model.init: random"));
+  job.spec.model.init = trainer::spec::ModelInit::kRandom;
+  CHECK_NOTHROW(open_tokenizer(job, 1));
+  // What is wrong with a tokenizer is told at the key's place.
+  job.spec.data.tokenizer.path = dir.path.string();
+  job.spec.said.places["data.tokenizer.path"].where = "job.yaml:7:3";
+  CHECK_THROWS_WITH(open_tokenizer(job, 1),
+                    Catch::Matchers::StartsWith("job.yaml:7:3: data.tokenizer.path: " + dir.path.string() +
+                                                ": no byte-level BPE tokenizer"));
+}
+
 TEST_CASE("text needs a tokenizer") {
   const TemporaryDirectory dir;
   Job job = job_of(dir.write("a.txt", kText));
@@ -168,6 +206,11 @@ TEST_CASE("text needs a tokenizer") {
       open_tokenizer(job, 1), SpecError,
       Message("data.tokenizer: got auto without a path; expected path (the directory of a tokenizer), "
               "or type char or byte"));
+  job.spec.model.pretrained = dir.path.string();
+  CHECK_THROWS_MATCHES(open_tokenizer(job, 1), SpecError,
+                       Message("data.tokenizer: got auto without a path, and model.pretrained has no "
+                               "tokenizer.json and no vocab.json; "
+                               "expected path (the directory of a tokenizer), or type char or byte"));
   Job tokens = job_of(TEST_DATA "/tokens/nanogpt.bin");
   tokens.spec.data.tokenizer.type = TokenizerType::kChar;
   CHECK_THROWS_MATCHES(
