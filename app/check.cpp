@@ -2,10 +2,13 @@
 
 #include "check.h"
 
+#include <fmt/format.h>
+
 #include "core/log.h"
 #include "data/loader.h"
 #include "hardware/machine.h"
 #include "job/estimate.h"
+#include "model/model.h"
 #include "spec/load.h"
 #include "train/job_data.h"
 
@@ -25,7 +28,10 @@ int check(const TorchCommand& command) {
                       .mean_tokens = tokens / static_cast<double>(data.train->size()),
                       .steps = loader.total_steps(job.spec.train),
                       .tokenizer_vocab_size = data.tokenizer.vocab_size};
-  log_info("{}", describe(job, estimate(job, size), size, hardware::describe(machine)));
+  const std::string warning = model::check_weights(job, data.tokenizer).warning(job.spec.model.type);
+  // Not as a line of the log, which may be lost: main() fails without it.
+  fmt::print("{}\n", describe(job, estimate(job, size), size, hardware::describe(machine)));
+  if (!warning.empty()) log_warning("{}", warning);
   return 0;
 }
 

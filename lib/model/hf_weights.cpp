@@ -4,38 +4,44 @@
 #include <fmt/ranges.h>
 
 #include <set>
+#include <vector>
 
 #include "core/error.h"
 
 namespace trainer::model {
-LoadReport load_weights(HfModel& model, const WeightFiles* files, const std::string& where, uint64_t seed) {
-  const at::NoGradGuard no_grad;
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  LoadReport report;
+namespace {
+
+struct Match {
+  std::string name;
+  at::Tensor weight;
+  std::string in_files;  // empty: in none
+};
+
+// The model's weights, each with where it is, and the report of both sides. Looks at headers alone.
+std::vector<Match> match(const HfModel& model, const WeightFiles* files, const std::string& where,
+                         LoadReport& report) {
   std::set<std::string> used;
   std::vector<std::string> mismatches;
+  std::vector<Match> matches;
   for (auto& [name, weight] : model.hf_views(model.parameters())) {
-    std::string found;
+    Match& to = matches.emplace_back(Match{name, weight, ""});
     if (files != nullptr) {
       for (const std::string& alias : model.aliases(name)) {
-        if (found.empty() && files->contains(alias)) found = alias;
+        if (to.in_files.empty() && files->contains(alias)) to.in_files = alias;
       }
     }
-    if (found.empty()) {
-      model.initialize(name, weight, generator);
+    if (to.in_files.empty()) {
       report.newly_initialized.push_back(name);
       continue;
     }
-    used.insert(found);
-    const at::Tensor source = files->tensor(found);
+    used.insert(to.in_files);
+    const at::Tensor source = files->tensor(to.in_files);
     if (!at::isFloatingType(source.scalar_type())) {
-      mismatches.push_back(fmt::format("{}: got dtype {}, expected a floating-point one", found,
+      mismatches.push_back(fmt::format("{}: got dtype {}, expected a floating-point one", to.in_files,
                                        at::toString(source.scalar_type())));
     } else if (source.sizes() != weight.sizes()) {
-      mismatches.push_back(fmt::format("{}: got [{}], expected [{}]", found, fmt::join(source.sizes(), ", "),
-                                       fmt::join(weight.sizes(), ", ")));
-    } else {
-      weight.copy_(source);
+      mismatches.push_back(fmt::format("{}: got [{}], expected [{}]", to.in_files,
+                                       fmt::join(source.sizes(), ", "), fmt::join(weight.sizes(), ", ")));
     }
   }
   if (!mismatches.empty()) {
@@ -50,6 +56,28 @@ LoadReport load_weights(HfModel& model, const WeightFiles* files, const std::str
   if (files != nullptr) {
     for (std::string& name : files->names()) {
       if (!used.contains(name) && !model.is_ignored(name)) report.unused.push_back(std::move(name));
+    }
+  }
+  return matches;
+}
+
+}  // namespace
+
+LoadReport check_weights(const HfModel& model, const WeightFiles& files, const std::string& where) {
+  LoadReport report;
+  match(model, &files, where, report);
+  return report;
+}
+
+LoadReport load_weights(HfModel& model, const WeightFiles* files, const std::string& where, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  LoadReport report;
+  for (const auto& [name, weight, in_files] : match(model, files, where, report)) {
+    if (in_files.empty()) {
+      model.initialize(name, weight, generator);
+    } else {
+      weight.copy_(files->tensor(in_files));
     }
   }
   return report;

@@ -27,6 +27,9 @@ class HfModel : public Model {
   virtual std::string shape_hint() const = 0;
 };
 
+// How they fit, as load_weights() reports and throws: from the headers of files, no weight is read or made.
+LoadReport check_weights(const HfModel& model, const WeightFiles& files, const std::string& where);
+
 // Initializes `model` where `files` (null: none) have no weight, else copies the weight, cast to fp32. The
 // random numbers are a function of `seed` alone. Throws CheckpointError with every shape that differs, by
 // name; `where` names the files.

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/file.h"
 #include "model/bert.h"
@@ -71,17 +73,58 @@ std::shared_ptr<HfModel> make_gpt(const Job& job, const TokenizerInfo& tokenizer
   if (!spec.pretrained.empty()) check_directory(spec.pretrained, true);
   GptConfig config = load_gpt_config(job, tokenizer.vocab_size);
   if (config.json.empty() && tokenizer.eos_id) config.eos_token_ids = {*tokenizer.eos_id};
+  Files files = tokenizer_files(tokenizer, spec.pretrained);
+  // How transformers samples from it.
+  constexpr const char* kGeneration = "generation_config.json";
+  if (const fs::path file = fs::path(spec.pretrained) / kGeneration;
+      !spec.pretrained.empty() && fs::exists(file)) {
+    files.push_back({kGeneration, read_file(file)});
+  }
   return std::make_shared<Gpt>(std::move(config),
                                Gpt::Options{.compute_dtype = compute_dtype(job.spec.train.precision),
                                             .recompute = job.spec.train.recompute,
-                                            .tokenizer_files = tokenizer_files(tokenizer, spec.pretrained)});
+                                            .tokenizer_files = std::move(files)});
+}
+
+// Its weights are allocated, not set.
+std::shared_ptr<HfModel> make_empty(const Job& job, const TokenizerInfo& tokenizer) {
+  return job.spec.model.type == spec::ModelType::kGpt ? make_gpt(job, tokenizer) : make_bert(job, tokenizer);
+}
+
+// Of a layer by its number: "encoder.layer.3.", "h.3.", "layers.3.".
+bool is_of_layer(const std::string& name) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const size_t end = name.find_first_not_of("0123456789", dot + 1);
+    if (end != std::string::npos && end > dot + 1 && name[end] == '.') return true;
+  }
+  return false;
 }
 
 }  // namespace
 
+std::string LoadReport::warning(spec::ModelType type) const {
+  const bool is_gpt = type == spec::ModelType::kGpt;
+  const auto fresh = std::count_if(newly_initialized.begin(), newly_initialized.end(),
+                                   [&](const std::string& name) { return is_gpt || is_of_layer(name); });
+  const auto left = std::count_if(unused.begin(), unused.end(), is_of_layer);
+  if (fresh == 0 && left == 0) return "";
+  std::string text = "model.pretrained: config.json and the weights are not of one model: ";
+  if (fresh > 0) text += fmt::format("{} weights are in no file and begin as random numbers", fresh);
+  if (left > 0) text += fmt::format("{}{} in the files are not used", fresh > 0 ? "; " : "", left);
+  return text;
+}
+
+LoadReport check_weights(const Job& job, const TokenizerInfo& tokenizer) {
+  if (job.spec.model.init == spec::ModelInit::kRandom) return {};
+  const std::string& where = job.spec.model.pretrained;
+  const WeightFiles files(where);
+  // Memory that is never touched is none.
+  return check_weights(*make_empty(job, tokenizer), files, where);
+}
+
 Loaded make_model(const Job& job, const TokenizerInfo& tokenizer) {
   const spec::Model& spec = job.spec.model;
-  auto model = spec.type == spec::ModelType::kGpt ? make_gpt(job, tokenizer) : make_bert(job, tokenizer);
+  auto model = make_empty(job, tokenizer);
   const auto seed = static_cast<uint64_t>(job.spec.job.seed);
   LoadReport report;
   if (spec.init == spec::ModelInit::kRandom) {

@@ -43,6 +43,10 @@ class Model : public torch::nn::Module {
 struct LoadReport {
   std::vector<std::string> newly_initialized;  // in the model, not in the files
   std::vector<std::string> unused;             // in the files, not in the model
+
+  // What is not usual, as a new classifier or a head that is left are: layers that only one side has, any new weight of a
+  // language model. Empty: nothing.
+  std::string warning(spec::ModelType type) const;
 };
 
 struct Loaded {
@@ -60,5 +64,7 @@ struct TokenizerInfo {
 // Builds the job's model and loads its weights (fp32, on CPU). Random initialization is a function of
 // job.seed. Throws SpecError or CheckpointError.
 Loaded make_model(const Job& job, const TokenizerInfo& tokenizer = {});
+// Whether that will load: reads the headers of the pretrained weights alone. Reports and throws as make_model().
+LoadReport check_weights(const Job& job, const TokenizerInfo& tokenizer = {});
 
 }  // namespace trainer::model

@@ -100,6 +100,9 @@ void print_header(const Job& job, const model::LoadReport& report, const DataSiz
   };
   list("new weights, not in the files", report.newly_initialized);
   list("weights in the files that the model does not use", report.unused);
+  const std::string warning =
+      job.spec.model.init == spec::ModelInit::kPretrained ? report.warning(job.spec.model.type) : "";
+  if (!warning.empty()) log_warning("{}", warning);
   // Made data says so: a file SOURCE beside it, whose first line is for people.
   const auto source = std::filesystem::path(job.spec.data.train.path).parent_path() / "SOURCE";
   if (std::filesystem::is_regular_file(source)) {
@@ -131,6 +134,9 @@ void set_aside_earlier_run(const std::filesystem::path& output_dir) {
   std::vector<std::string> names = models_in(output_dir);
   if (!fs::exists(output_dir / "metrics.jsonl", error) && names.empty()) return;
   if (names.empty() && !models_in(previous).empty()) return;
+  if (const std::vector<std::string> older = models_in(previous); !older.empty()) {
+    log_info("removing {} of the run before the last one from {}", fmt::join(older, ", "), previous.string());
+  }
   fs::remove_all(previous, error);
   fs::create_directories(previous, error);
   names.insert(names.end(), {"job.yaml", "metrics.jsonl"});

@@ -244,7 +244,13 @@ class GptJobs(unittest.TestCase):
         self.refused("no_ends", 2, "data.documents: got separate, but where documents end in tokens.bin is not known", TOKENS,
                      {"data": {"documents": "separate"}})
         self.refused("no_tokenizer", 2, "data.tokenizer: got auto without a path", {"data": {"tokenizer": None}})
-        self.refused("nowhere", 3, "/nowhere: no such file or directory", {"data": {"tokenizer": {"type": "bpe", "path": "/nowhere"}}})
+        self.refused("nowhere", 2, 'data.tokenizer.path: got "/nowhere"; there is no such file or directory',
+                     {"data": {"tokenizer": {"type": "bpe", "path": "/nowhere"}}})
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(self.command("full", command="check"), cwd=self.path, stdout=full,
+                                    stderr=subprocess.PIPE, text=True)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("cannot write to standard output: No space left on device", result.stderr)
 
     def test_a_stopped_job_leaves_a_model_that_another_starts_from(self):
         agent = subprocess.Popen(self.command("stopped", {"train": {"steps": 1000000}, "evaluation": {"every": "never", "best": None}},

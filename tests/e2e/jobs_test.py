@@ -93,6 +93,9 @@ class Jobs(unittest.TestCase):
         self.assertFalse((self.path / "twice/best").exists())
         self.assertEqual(self.losses("twice/previous"), first)
         self.assertTrue((self.path / "twice/previous/best/model.safetensors").is_file())
+        # Which run is gone with a third one, it says.
+        result = self.run_job("twice", "train.steps=2", "evaluation.best=null")
+        self.assertRegex(result.stdout, "removing (best, final|final, best) of the run before the last one from .*previous\n")
         # Runs that leave no model don't take the place of one that did.
         second = self.losses("twice")
         for _ in range(3):

@@ -273,6 +273,7 @@ TEST_CASE("a saved GPT is loaded exactly, in shards too, with its config and tok
       for (size_t i = 0; i < left.size(); ++i) CHECK(at::equal(left[i], right[i]));
     };
     check("one file");
+    std::ofstream(dir.path / "generation_config.json") << "{}";
     std::filesystem::remove(dir.path / "model.safetensors");
     save_hf_directory(dir.path, model.config().to_hf_json().replace(0, 0, ""), {},
                       model.hf_views(model.parameters()), 20'000);
@@ -281,6 +282,7 @@ TEST_CASE("a saved GPT is loaded exactly, in shards too, with its config and tok
     check("shards");
     make_model(job).model->save_pretrained(dir.path / "again");
     CHECK(read_file(dir.path / "again" / "vocab.json") == "{}");
+    CHECK(read_file(dir.path / "again" / "generation_config.json") == "{}");
     CHECK(nlohmann::json::parse(read_file(dir.path / "again" / "config.json")) == config);
   }
 }
@@ -321,6 +323,32 @@ TEST_CASE(
                          Message(dir.path.string() + ": none of its weights is one of " +
                                  (llama ? "Llama" : "GPT-2") + "; the first is a"));
   }
+}
+
+TEST_CASE("the headers of weights tell whether they will load, and layers of one side only are a warning") {
+  const TemporaryDirectory dir;
+  Job job = gpt_job(false);
+  const auto model = make_gpt(job);
+  model->save_pretrained(dir.path);
+  job.spec.model.pretrained = dir.path.string();
+  CHECK(check_weights(job).newly_initialized.empty());  // init: random
+  job.spec.model.init = spec::ModelInit::kPretrained;
+  CHECK(check_weights(job).warning(spec::ModelType::kGpt).empty());
+  NamedTensors weights = model->hf_views(model->parameters());
+  for (auto& [name, tensor] : weights) {
+    const size_t at = name.find("h.1.");
+    if (at != std::string::npos) name.replace(at, 4, "h.7.");
+  }
+  write_safetensors(dir.path / "model.safetensors", weights);
+  CHECK(check_weights(job).warning(spec::ModelType::kGpt) ==
+        "model.pretrained: config.json and the weights are not of one model: 12 weights are in no file and "
+        "begin as "
+        "random numbers; 12 in the files are not used");
+  CHECK(LoadReport{{"classifier.weight"}, {"cls.bias"}}.warning(spec::ModelType::kBertClassifier).empty());
+  write_safetensors(dir.path / "model.safetensors", {{"transformer.ln_f.weight", at::zeros(31)}});
+  CHECK_THROWS_AS(check_weights(job), CheckpointError);
+  std::filesystem::resize_file(dir.path / "model.safetensors", 20);
+  CHECK_THROWS_AS(check_weights(job), CheckpointError);
 }
 
 TEST_CASE("a new GPT must know every token of the tokenizer") {
