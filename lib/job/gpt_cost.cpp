@@ -15,6 +15,9 @@ struct PerToken {
   int64_t forward = 0;  // most at a time without gradients
 };
 
+// Ids, positions, labels and keys of this batch, and of the next one, which is made ahead.
+constexpr int64_t kBatch = 2 * 4 * 8;
+
 // `b`: bytes of the compute type.
 PerToken layer_bytes(const GptConfig& c, int64_t b, spec::Recompute recompute) {
   const int64_t up = (c.is_gated() ? 2 : 1) * c.intermediate_size;
@@ -24,7 +27,7 @@ PerToken layer_bytes(const GptConfig& c, int64_t b, spec::Recompute recompute) {
   PerToken bytes{.kept = 2 * residual_and_norm + attention + mlp,
                  .within = residual_and_norm + b * up,
                  .scratch = b * (std::max(up, c.qkv_size()) + c.intermediate_size),
-                 .forward = 2 * residual_and_norm + mlp};
+                 .forward = 2 * residual_and_norm + attention + mlp + kBatch};
   if (recompute == spec::Recompute::kMlp) bytes.kept -= mlp, bytes.within += mlp;
   if (recompute == spec::Recompute::kBlock) {
     bytes.within += bytes.kept;

@@ -19,6 +19,7 @@ JOBS = {
     "a vocabulary of 50,257 in bf16": (GPT2 | {"vocab_size": 50257}, {"precision": "bf16", "batch_size": 4}),
     "Llama's form, blocks computed again, a mean of the weights": (LLAMA, {"recompute": "block", "ema_decay": 0.9}),
     "MLPs computed again, accumulation": (GPT2, {"recompute": "mlp", "gradient_accumulation": 2}),
+    "an evaluation larger than a step": (GPT2, {"batch_size": 1}, {"batch_size": 64, "every": 2}),
 }
 
 
@@ -36,12 +37,15 @@ def peaks_mib(pid):
     return found
 
 
-def run(what, gpt, train, folder):
+def run(what, folder, gpt, train, evaluation=None):
     job = {"job": {"name": "memory", "output_dir": str(folder / "out")},
            "model": {"type": "gpt", "gpt": gpt},
            "data": {"train": {"path": str(folder / "text.txt")}, "tokenizer": {"type": "byte"}, "max_length": 256},
            "train": {"steps": 4, "batch_size": 16} | train, "checkpoint": {"save_final": False},
            "launch": {"nproc_per_node": 1}}
+    if evaluation:
+        job |= {"evaluation": evaluation}
+        job["data"]["validation"] = job["data"]["train"]
     path = folder / "job.yaml"
     path.write_text(json.dumps(job))
     checked = subprocess.run([TRAINER, "check", path], capture_output=True, text=True)
@@ -60,11 +64,11 @@ def run(what, gpt, train, folder):
 
 
 def main():
-    for what, (gpt, train) in JOBS.items():
+    for what, job in JOBS.items():
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 5000)
-            run(what, gpt, train, folder)
+            run(what, folder, *job)
 
 
 main()

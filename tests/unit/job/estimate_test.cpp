@@ -84,12 +84,15 @@ TEST_CASE("a job's memory, steps and FLOPs follow from its spec") {
 }
 
 TEST_CASE("a GPT's memory follows from its shape, precision and what it computes again") {
-  const auto of = [](const std::string& more, World world = {}) {
+  const auto of_said = [](const std::vector<std::string>& more, World world = {}) {
     return estimate(resolve(
         spec::parse("model: {type: gpt, gpt: {layers: 12, heads: 4, hidden_size: 64, vocab_size: 100}}\n"
                     "data: {train: {path: a}, max_length: 64}\ntrain: {batch_size: 8, epochs: 1}\n",
-                    "job.yaml", {"evaluation.every=never", more}),
+                    "job.yaml", more),
         world, 0));
+  };
+  const auto of = [&](const std::string& more, World world = {}) {
+    return of_said({"evaluation.every=never", more}, world);
   };
   const Estimate e = of("train.precision=fp32");
   const int64_t layer = 64 * (3 * 64 + 64 + 8 * 64) + (3 + 1 + 4 + 1) * 64 + 4 * 64;
@@ -112,6 +115,15 @@ TEST_CASE("a GPT's memory follows from its shape, precision and what it computes
   CHECK(mlp < e.activation_bytes);
   CHECK(block < mlp);
   CHECK(of("train.precision=bf16").activation_bytes < e.activation_bytes);
+  // An evaluation's batch, when it is the larger: a layer's residuals and norms, attention and MLP at a time.
+  const double evaluation = 4.0 * (4 * 64 + 3 * 64 + 64 + 2 * 256) * 64 * 1024;
+  const auto evaluated = [&](const std::string& batch_size) {
+    return of_said({"data.validation.path=b", "train.precision=fp32", "evaluation.batch_size=" + batch_size})
+        .activation_bytes;
+  };
+  CHECK(evaluated("1024") > evaluation);
+  CHECK(evaluated("1024") < 1.2 * evaluation);
+  CHECK(evaluated("1") == e.activation_bytes);
   CHECK(e.step_flops ==
         3 * 8 *
             GptConfig(load_gpt_config(resolve(
