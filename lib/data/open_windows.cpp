@@ -73,7 +73,8 @@ std::string place_of(const Job& job) {
     }
   }
   const std::string where = faults.where(key);
-  return where.empty() || where.ends_with(key) ? key : where + ": " + key;
+  if (where.empty()) return key;
+  return where.ends_with(key) ? where : where + ": " + key;  // "--set data.tokenizer.path" names it
 }
 
 // One that the job names, or that of its pretrained model; null: neither.

@@ -193,10 +193,12 @@ TEST_CASE("a pretrained model takes no tokenizer of other tokens than its own") 
   CHECK_NOTHROW(open_tokenizer(job, 1));
   // What is wrong with a tokenizer is told at the key's place.
   job.spec.data.tokenizer.path = dir.path.string();
-  job.spec.said.places["data.tokenizer.path"].where = "job.yaml:7:3";
-  CHECK_THROWS_WITH(open_tokenizer(job, 1),
-                    Catch::Matchers::StartsWith("job.yaml:7:3: data.tokenizer.path: " + dir.path.string() +
-                                                ": no byte-level BPE tokenizer"));
+  for (const auto& [where, begin] : {std::pair{"job.yaml:7:3", "job.yaml:7:3: data.tokenizer.path: "},
+                                     std::pair{"--set data.tokenizer.path", "--set data.tokenizer.path: "}}) {
+    job.spec.said.places["data.tokenizer.path"].where = where;
+    CHECK_THROWS_WITH(open_tokenizer(job, 1), Catch::Matchers::StartsWith(begin + dir.path.string() +
+                                                                          ": no byte-level BPE tokenizer"));
+  }
 }
 
 TEST_CASE("text needs a tokenizer") {
