@@ -227,7 +227,7 @@ class Generate(unittest.TestCase):
 
     def test_files_that_are_missing_or_broken_are_named(self):
         weights = (self.path / "gpt2/model.safetensors").read_bytes()
-        self.assertIn("no_weights: no model.safetensors", self.error(self.without("no_weights", "model.safetensors"), code=5))
+        self.assertIn("no_weights: no model.safetensors", self.error(self.without("no_weights", "model.safetensors"), code=2))
         self.assertIn("cut/model.safetensors: ",
                       self.error(self.without("cut", "model.safetensors", weights[:-100]), code=5))
         self.assertIn("no_tokenizer: no byte-level BPE tokenizer",
