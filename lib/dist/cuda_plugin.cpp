@@ -63,6 +63,16 @@ void* library() {
   return handle;
 }
 
+template <class F>
+F* entry(const char* name) {
+  void* symbol = ::dlsym(library(), name);
+  if (symbol == nullptr) {
+    fail<DistributedError>("{} has no {}: it is of another version of this program; build both together",
+                           kLibrary, name);
+  }
+  return reinterpret_cast<F*>(symbol);
+}
+
 }  // namespace
 
 void load_cuda_plugin() {
@@ -71,14 +81,13 @@ void load_cuda_plugin() {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const NcclOptions& options) {
-  void* symbol = ::dlsym(library(), kMakeNcclBackend);
-  if (symbol == nullptr) {
-    fail<DistributedError>("{} has no {}: it is of another version of this program; build both together",
-                           kLibrary, kMakeNcclBackend);
-  }
   c10::intrusive_ptr<c10d::Backend> backend;
-  reinterpret_cast<MakeNcclBackend*>(symbol)(store, options, backend);
+  entry<MakeNcclBackend>(kMakeNcclBackend)(store, options, backend);
   return backend;
+}
+
+void forbid_cuda_waits(bool forbid) {
+  entry<ForbidWaits>(kForbidWaits)(forbid);
 }
 
 }  // namespace trainer::dist

@@ -28,7 +28,13 @@ struct NcclOptions {
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const NcclOptions& options);
 
-// The plugin's entry, by this name: extern "C".
+// For tests: whether what makes the host wait for the device throws c10::Error (torch.cuda.set_sync_debug_mode). Loads
+// the plugin.
+void forbid_cuda_waits(bool forbid);
+
+// The plugin's entries, by these names: extern "C".
+constexpr char kForbidWaits[] = "trainer_forbid_cuda_waits";
+using ForbidWaits = void(bool);
 using MakeNcclBackend = void(const c10::intrusive_ptr<c10d::Store>&, const NcclOptions&,
                              c10::intrusive_ptr<c10d::Backend>& result);
 constexpr char kMakeNcclBackend[] = "trainer_make_nccl_backend";

@@ -290,6 +290,16 @@ class Resolver {
       if (s_.evaluation.batch_size == 0) s_.evaluation.batch_size = t.batch_size;
     }
     if (t.tf32 && !job_.cuda) warn("train.tf32", "has no effect on CPUs");
+    if (t.attention != spec::Attention::kAuto && !job_.cuda) {
+      faults_.add("train.attention",
+                  "got {}, a kernel of GPUs, and this job runs on CPUs, which have their own; expected auto",
+                  to_string(t.attention));
+    } else if ((t.attention == spec::Attention::kFlash || t.attention == spec::Attention::kCudnn) &&
+               t.precision == spec::Precision::kFp32) {
+      faults_.add("train.attention",
+                  "got {}, and train.precision is fp32; expected bf16 or fp16 there, or {}",
+                  to_string(t.attention), "auto, memory_efficient or math here");
+    }
     if (t.loss_scale != spec::LossScale() && t.precision != spec::Precision::kFp16) {
       warn("train.loss_scale", "has no effect in {}, only in fp16", to_string(t.precision));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention_backend.h"
 #include "kernels/composed.h"
 
 namespace trainer::kernels {
@@ -23,10 +24,45 @@ struct Sequences {
   const std::vector<int32_t>& lengths;
 };
 
+// Keys or values, their heads along `axis`, each as often as queries attend by it: for what knows no groups.
+at::Tensor for_all_heads(const at::Tensor& x, int64_t axis, int64_t heads) {
+  const int64_t group = heads / x.size(axis);
+  if (group == 1) return x;
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.insert(sizes.begin() + axis + 1, group);
+  return x.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1);
+}
+
+bool is_half(const at::Tensor& x) {
+  return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+}
+
+// Of the backends in LibTorch's order (attention_backend.h) the first that takes sequences of different lengths at
+// once; math: none before it.
+at::SDPBackend packed_backend(const at::Tensor& q) {
+  const auto channels = static_cast<size_t>(q.size(2));
+  for (const at::SDPBackend backend : backend_order()) {
+    const bool takes_them =
+        backend == at::SDPBackend::flash_attention       ? is_half(q) && channels % 8 == 0 && channels <= 256
+        : backend == at::SDPBackend::efficient_attention ? channels * q.element_size() % 16 == 0
+                                                         : backend == at::SDPBackend::math;
+    if (takes_them) return backend;
+  }
+  return at::SDPBackend::math;
+}
+
 // q [B, H, T, D], k and v [B, Hkv, T, D] -> [B, H, T, D]; row_keys [B T].
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool is_causal,
                   const at::Tensor& row_keys, const Dropout& dropout) {
-  if (dropout.p == 0 || q.is_cuda()) {
+  if (q.is_cuda()) {
+    const auto order = backend_order();
+    const bool groups = is_half(q) && (order.empty() || order[0] != at::SDPBackend::efficient_attention);
+    const at::Tensor keys = groups ? k : for_all_heads(k, 1, q.size(1));
+    const at::Tensor values = groups ? v : for_all_heads(v, 1, q.size(1));
+    return at::scaled_dot_product_attention(q, keys, values, {}, dropout.p, is_causal, {},
+                                            q.size(1) != keys.size(1));
+  }
+  if (dropout.p == 0) {
     return at::scaled_dot_product_attention(q, k, v, {}, dropout.p, is_causal, {}, q.size(1) != k.size(1));
   }
   const int64_t group = q.size(1) / k.size(1), length = q.size(2);
@@ -48,11 +84,24 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const std::vector<int32_t>& lengths = sequences.lengths;
   if (lengths.empty()) return q.flatten(1).clone();
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-  const bool is_half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  if (q.is_cuda() && is_half && *shortest != *longest && q.size(2) % 8 == 0 && q.size(2) <= 256) {
-    return std::get<0>(at::_flash_attention_forward(q, k, v, sequences.cu_seqlens, sequences.cu_seqlens,
-                                                    *longest, *longest, dropout.p, is_causal, false))
-        .flatten(1);
+  const at::Tensor& starts = sequences.cu_seqlens;
+  if (q.is_cuda() && *shortest != *longest) {
+    switch (packed_backend(q)) {
+      case at::SDPBackend::flash_attention:
+        return std::get<0>(at::_flash_attention_forward(q, k, v, starts, starts, *longest, *longest,
+                                                        dropout.p, is_causal, /*return_debug_mask=*/false))
+            .flatten(1);
+      case at::SDPBackend::efficient_attention:
+        return std::get<0>(at::_efficient_attention_forward(
+                               q.unsqueeze(0), for_all_heads(k, 1, q.size(1)).unsqueeze(0),
+                               for_all_heads(v, 1, q.size(1)).unsqueeze(0), /*bias=*/{}, starts, starts,
+                               *longest, *longest, dropout.p, /*custom_mask_type=*/is_causal ? 1 : 0,
+                               /*compute_log_sumexp=*/true))
+            .squeeze(0)
+            .flatten(1);
+      default:
+        break;
+    }
   }
   // Sequences of one length are a batch: SDPA chooses its backend.
   const auto count = static_cast<int64_t>(lengths.size());

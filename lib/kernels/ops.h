@@ -56,8 +56,8 @@ at::Tensor swiglu(const at::Tensor& gate_up);
 
 // Self-attention within each sequence, not causal. qkv: [N, 3 C], the three side by side, each of H heads;
 // cu_seqlens [B+1] int32 on qkv's device, seqlens the same on the host. softmax(q k^T / sqrt(D)), dropout on
-// it, times v. Returns [N, C] in qkv's dtype. On CUDA in bf16 and fp16 the dropout is flash attention's own:
-// drawn from the default CUDA generator, not from row_keys.
+// it, times v. Returns [N, C] in qkv's dtype. On CUDA by LibTorch's backends (attention_backend.h), and dropout is
+// theirs: drawn from the default CUDA generator, not from row_keys.
 at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
                             const std::vector<int32_t>& seqlens, int64_t num_heads, const Dropout& dropout);
 

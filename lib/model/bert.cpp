@@ -128,6 +128,16 @@ double BertClassifier::forward_flops(const std::vector<int32_t>& seqlens) const 
   return config_.forward_flops(static_cast<double>(seqlens.size()), tokens, pairs, options_.num_labels);
 }
 
+kernels::AttentionShape BertClassifier::attention_shape() const {
+  const int64_t heads = config_.num_attention_heads;
+  return {.heads = heads,
+          .kv_heads = heads,
+          .head_dim = config_.hidden_size / heads,
+          .is_causal = false,
+          .dropout = config_.attention_probs_dropout_prob,
+          .dtype = options_.compute_dtype};
+}
+
 bool BertClassifier::is_bias_or_norm(const std::string& parameter_name) const {
   return parameter_name.ends_with(".bias") || parameter_name.find("LayerNorm") != std::string::npos;
 }

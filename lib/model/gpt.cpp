@@ -214,6 +214,15 @@ double Gpt::forward_flops(const std::vector<int32_t>& seqlens) const {
   return config_.forward_flops(tokens, pairs);
 }
 
+kernels::AttentionShape Gpt::attention_shape() const {
+  return {.heads = config_.heads,
+          .kv_heads = config_.kv_heads,
+          .head_dim = config_.head_dim,
+          .is_causal = true,
+          .dropout = config_.attention_dropout,
+          .dtype = options_.compute_dtype};
+}
+
 bool Gpt::is_bias_or_norm(const std::string& name) const {
   return name.ends_with(".bias") || name.find(".ln_") != std::string::npos || name.ends_with("norm.weight");
 }

@@ -33,6 +33,7 @@ class Gpt : public HfModel {
 
   Output forward(const data::TextBatch& batch) override;
   double forward_flops(const std::vector<int32_t>& seqlens) const override;
+  kernels::AttentionShape attention_shape() const override;
   bool is_bias_or_norm(const std::string& parameter_name) const override;
   void save_pretrained(const std::filesystem::path& directory) const override;
 

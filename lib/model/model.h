@@ -11,6 +11,7 @@
 
 #include "data/batch.h"
 #include "job/job.h"
+#include "kernels/attention_backend.h"
 #include "text/tokenizer.h"
 
 namespace trainer::model {
@@ -32,6 +33,8 @@ class Model : public torch::nn::Module {
   // Multiply-accumulates × 2 of a forward pass over sequences of these lengths; a training step executes 3
   // times it.
   virtual double forward_flops(const std::vector<int32_t>& seqlens) const = 0;
+  // In training, of every layer.
+  virtual kernels::AttentionShape attention_shape() const = 0;
   // Parameters that weight decay should spare by default: biases and norms.
   virtual bool is_bias_or_norm(const std::string& parameter_name) const = 0;
   // Writes a Hugging Face directory (config.json, model.safetensors, tokenizer files). Not atomic: the caller

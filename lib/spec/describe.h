@@ -188,6 +188,8 @@ void describe(V& v, Train& t) {
   v("max_skipped_steps", t.max_skipped_steps, at_least(1).in("steps"),
     "Skipped steps in a row after which the job fails");
   v("loss_scale", t.loss_scale, anything().also({"grad_scaler"}), "Dynamic loss scale of fp16");
+  v("attention", t.attention, anything().also({"attn_implementation", "sdp_backend"}),
+    "Attention's kernel on GPUs; auto: the fastest but for math, measured when the job starts");
   v("recompute", t.recompute, anything().also({"activation_checkpointing", "gradient_checkpointing"}),
     "gpt: what backward computes again rather than keeps: nothing, the inside of MLPs, or whole blocks; "
     "saves memory");

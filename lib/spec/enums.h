@@ -68,6 +68,14 @@ constexpr auto names(Windows) {
   using E = Windows;
   return std::array<Name<E>, 2>{{{E::kEpoch, "epoch"}, {E::kRandom, "random"}}};
 }
+constexpr auto names(Attention) {
+  using E = Attention;
+  return std::array<Name<E>, 5>{{{E::kAuto, "auto"},
+                                 {E::kFlash, "flash"},
+                                 {E::kCudnn, "cudnn"},
+                                 {E::kMemoryEfficient, "memory_efficient"},
+                                 {E::kMath, "math"}}};
+}
 constexpr auto names(Recompute) {
   using E = Recompute;
   return std::array<Name<E>, 3>{{{E::kNone, "none"}, {E::kMlp, "mlp"}, {E::kBlock, "block"}}};

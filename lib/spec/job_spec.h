@@ -23,6 +23,7 @@ enum class Positions { kLearned, kRope };
 enum class TokenizerType { kAuto, kBpe, kChar, kByte };
 enum class Documents { kJoined, kSeparate };
 enum class Windows { kEpoch, kRandom };
+enum class Attention { kAuto, kFlash, kCudnn, kMemoryEfficient, kMath };
 enum class Recompute { kNone, kMlp, kBlock };
 enum class FileFormat { kAuto, kTsv, kCsv, kText, kJsonl, kParquet, kMegatron, kNanogpt, kLlmc };
 enum class Quoting { kAuto, kNone, kRfc4180 };
@@ -136,6 +137,7 @@ struct Train {
   NonFinite on_nonfinite = NonFinite::kSkip;
   int64_t max_skipped_steps = 20;  // in a row, then the job fails
   LossScale loss_scale;
+  Attention attention = Attention::kAuto;
   Recompute recompute = Recompute::kNone;
   double ema_decay = 0;  // 0: none
   bool require_loss_decrease = false;

@@ -25,6 +25,7 @@
 #include "job/job.h"
 #include "kernels/cpu_memory.h"
 #include "spec/load.h"
+#include "train/attention.h"
 #include "train/ema.h"
 #include "train/job_data.h"
 #include "train/torch_error.h"
@@ -53,7 +54,7 @@ c10::Device use_device(const Job& job) {
   // Modulo: a scheduler may show each task only its own GPUs.
   const c10::Device device(
       c10::kCUDA, static_cast<c10::DeviceIndex>(job.world.local_rank % hardware::cuda_device_count()));
-  // For what draws from LibTorch's generator (flash attention's dropout): another stream on every rank.
+  // For what draws from LibTorch's generator (dropout in attention): another stream on every rank.
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(
@@ -173,6 +174,8 @@ bool run(const Job& job, report::ProgressPage& progress) {
     set_aside_earlier_run(job.output_dir);
     write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
   }
+
+  if (device.is_cuda()) choose_attention(job, model->attention_shape(), device, *communicator);
 
   const auto gradient_sync =
       dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers(),

@@ -30,7 +30,8 @@ def arguments():
 def trainer_command(args, size, scratch):
     settings = {
         "model.gpt.layers": size["layers"], "model.gpt.heads": size["heads"],
-        "model.gpt.hidden_size": size["width"], "model.gpt.bias": "true", "data.train.path": args.text,
+        "model.gpt.hidden_size": size["width"], "model.gpt.bias": "true",
+        "model.gpt.initializer_range": 0.02, "data.train.path": args.text,
         "data.max_length": size["context"], "train.batch_size": size["batch_size"], "train.steps": size["steps"],
         "schedule.warmup_steps": size["window"], "train.precision": args.precision,
         "logging.every_steps": size["window"], "hardware.device": "cpu"}

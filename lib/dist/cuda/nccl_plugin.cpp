@@ -23,3 +23,8 @@ extern "C" __attribute__((visibility("default"))) void trainer_make_nccl_backend
   backend->eagerConnectSingleDevice(device);
   result = backend;
 }
+
+extern "C" __attribute__((visibility("default"))) void trainer_forbid_cuda_waits(bool forbid) {
+  using Mode = c10::cuda::SyncDebugMode;
+  c10::cuda::warning_state().set_sync_debug_mode(forbid ? Mode::L_ERROR : Mode::L_DISABLED);
+}
