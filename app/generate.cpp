@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "commands.h"
 #include "core/error.h"
@@ -54,7 +55,9 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       ->add_option("model", r.model, "Hugging Face directory of a GPT-2 or Llama, such as <output_dir>/final")
       ->required();
   generate
-      ->add_option("--prompt", r.prompts, "Text to continue; may be given several times (\\n is a new line)")
+      ->add_option("--prompt", r.prompts,
+                   "Text to continue; may be given several times (\\n is a new line, "
+                   "and so is none)")
       ->allow_extra_args(false);
   generate->add_option("--prompt-file", *prompt_file, "File with a text to continue, read as it is")
       ->check(CLI::ExistingFile);
@@ -91,7 +94,7 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       "Go on after the token that ends a text");
   generate->add_flag_callback(
       "--no-bos", [request] { request->options.add_bos = false; },
-      "Don't begin a llama's prompt with its token of beginning");
+      "Don't begin a prompt with the token that its tokenizer's template puts there");
   generate->add_option("--seed", options.seed, "Of the choices: the same seed gives the same texts")
       ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
@@ -102,7 +105,7 @@ void add_generate(CLI::App& cli, std::function<int()>& command) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   generate->add_option("--threads", r.threads, "CPU threads; 0: all cores")
-      ->check(CLI::Range(int64_t{0}, int64_t{4096}))
+      ->check(CLI::Range(int64_t{0}, int64_t{std::max(1U, std::thread::hardware_concurrency())}))
       ->capture_default_str();
   generate->add_flag("--json", r.json, "Print a line of JSON for each text");
   generate->callback([&command, request, prompt_file, is_raw] {

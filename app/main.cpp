@@ -43,7 +43,7 @@ std::string version() {
 
 // The exit code, another one when what was printed is lost: a full disk must not pass for success.
 int flushed(int code) {
-  const bool lost = !std::cout.flush() || std::fflush(stdout) != 0;
+  const bool lost = !std::cout.flush() || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   if (!lost || code != 0) return code;
   fmt::print(stderr, "cannot write to standard output: {}\n", std::strerror(errno));
   return static_cast<int>(trainer::ExitCode::kInternal);

@@ -132,11 +132,10 @@ bool Run::is_eos(int64_t id) const {
 std::vector<int64_t> Generator::encode(const std::string& prompt, const GenerateOptions& options) const {
   const std::vector<int32_t> ids = tokenizer_->encode(prompt);
   std::vector<int64_t> tokens(ids.begin(), ids.end());
-  const GptConfig& config = model_->config();
-  if (options.add_bos && config.is_llama() && config.bos_token_id &&
-      (tokens.empty() || tokens.front() != *config.bos_token_id)) {
-    tokens.insert(tokens.begin(), *config.bos_token_id);
-  }
+  const std::optional<int32_t> bos = tokenizer_->bos_id();
+  if (options.add_bos && bos && (tokens.empty() || tokens.front() != *bos))
+    tokens.insert(tokens.begin(), *bos);
+  if (tokens.empty() && model_->config().bos_token_id) tokens.push_back(*model_->config().bos_token_id);
   // As GPT-2 was trained: a text begins after the end of another.
   if (tokens.empty() && tokenizer_->eos_id()) tokens.push_back(*tokenizer_->eos_id());
   if (tokens.empty())

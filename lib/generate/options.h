@@ -14,7 +14,7 @@ struct GenerateOptions {
   int64_t max_new_tokens = 200;
   std::vector<std::string> stop;  // strings that end a text; they are not part of it
   bool stop_at_eos = true;
-  bool add_bos = true;   // where the model has a token that begins a text, and it is a llama's
+  bool add_bos = true;   // where the tokenizer has a token to begin a text with
   uint64_t seed = 1337;  // of text i of n: a function of (seed, i)
 };
 

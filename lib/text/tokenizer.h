@@ -54,6 +54,9 @@ class Tokenizer {
   // The token that ends a document: for BPE the eos_token of tokenizer_config.json or special_tokens_map.json,
   // without these files "<|endoftext|>" or "<|end_of_text|>". Empty: there is none.
   virtual std::optional<int32_t> eos_id() const = 0;
+  // The token that Hugging Face's tokenizer puts before a text (by the template in tokenizer.json), and encode() does
+  // not. Empty: there is none.
+  virtual std::optional<int32_t> bos_id() const { return std::nullopt; }
   // What a saved model's directory gets, so that load_tokenizer() and, for BPE, transformers' AutoTokenizer
   // load it from there.
   virtual std::vector<TokenizerFile> files() const = 0;

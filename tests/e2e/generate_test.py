@@ -57,11 +57,9 @@ class Generate(unittest.TestCase):
 
     @classmethod
     @functools.lru_cache
-    def expected(cls, form, prompt, bos=None, **options):
+    def expected(cls, form, prompt, **options):
         """The ids that transformers chooses; its choice must be none between equals."""
         ids = cls.tokenizer.encode(prompt).ids
-        if form == "llama" if bos is None else bos:
-            ids = [0, *ids]
         cls.models[form].generation_config.eos_token_id = None
         ids = torch.tensor([ids])
         out = cls.models[form].generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, do_sample=False,
@@ -81,14 +79,12 @@ class Generate(unittest.TestCase):
             line = self.lines(form, "--temperature", 0, "-n", TOKENS, "--ignore-eos")[0]
             self.assertEqual(line["text"], self.text(ids), form)
             self.assertEqual([line["new_tokens"], line["finish"]], [TOKENS, "length"])
-        no_bos = self.texts("llama", "--temperature", 0, "-n", TOKENS, "--ignore-eos", "--no-bos")
-        self.assertEqual(no_bos, [self.text(self.expected("llama", PROMPTS[0], bos=False))])
 
     def test_a_llamas_prompt_begins_once_with_its_token_of_beginning(self):
         model = self.path / "template"
         shutil.copytree(self.path / "llama", model)
         config = json.loads((model / "config.json").read_text())
-        (model / "config.json").write_text(json.dumps(config | {"bos_token_id": VOCAB - 1, "eos_token_id": None}))
+        (model / "config.json").write_text(json.dumps(config | {"eos_token_id": None}))
         tokenizer = tiny_gpt.make_tokenizer(VOCAB - 1)
         tokenizer.add_special_tokens(["<|begin|>"])
         tokenizer.post_processor = processors.Sequence([
@@ -104,6 +100,7 @@ class Generate(unittest.TestCase):
             line = self.lines(model, "--temperature", 0, "-n", TOKENS, "--ignore-eos", prompts=[prompt])[0]
             self.assertEqual([line["text"], line["prompt_tokens"]],
                              [tokenizer.decode(out[count:].tolist(), skip_special_tokens=False), count])
+        self.assertEqual(self.lines(model, "-n", 1, "--no-bos")[0]["prompt_tokens"], count - 1)
 
     def test_repetition_penalty_is_as_in_transformers(self):
         for form in self.models:

@@ -21,6 +21,7 @@
 #include "optim/optimizer.h"
 #include "optim/step_control.h"
 #include "train/trainer.h"
+#include "unit/tokens/token_part.h"
 
 namespace {
 
@@ -198,7 +199,7 @@ int64_t train_gpt(Job job, const c10::Device& device) {
     if (i % 45 == 0) documents.push_back(static_cast<int64_t>(i));
   }
   const auto stream = std::make_shared<const tokens::TokenStream>(
-      std::vector{tokens::TokenPart::in_memory("made", std::move(ids), std::move(documents))});
+      std::vector{token_part("made", std::move(ids), std::move(documents))});
   const auto windows = std::make_shared<const data::TokenWindows>(
       stream, data::WindowOptions{.length = 64, .vocab_size = 100, .documents = spec.data.documents});
 

@@ -143,6 +143,22 @@ void read_pre_tokenizer(const JsonNode& node, BpeConfig& config) {
   }
 }
 
+// The special token that the template of one text begins with: {"type": "TemplateProcessing", "single":
+// [{"SpecialToken": {"id": "<|begin_of_text|>"}}, {"Sequence": ...}]}, alone or in a "Sequence" of processors.
+void read_post_processor(const JsonNode& node, BpeConfig& config) {
+  const std::string type = node.at("type").string();
+  if (type == "Sequence") {
+    const JsonNode list = node.at("processors");
+    list.expect_list();
+    for (size_t i = 0; i < list.json.size(); ++i) read_post_processor(list.at(i), config);
+  } else if (type == "TemplateProcessing") {
+    const JsonNode pieces = node.at("single");
+    pieces.expect_list();
+    if (pieces.json.empty() || !pieces.at(size_t{0}).has("SpecialToken")) return;
+    config.bos_token = pieces.at(size_t{0}).at("SpecialToken").at("id").string();
+  }
+}
+
 void read_tokenizer_json(Reader& reader, BpeConfig& config) {
   const Json json = reader.read_json("tokenizer.json");
   const JsonNode root{json, reader.where("tokenizer.json")};
@@ -156,6 +172,7 @@ void read_tokenizer_json(Reader& reader, BpeConfig& config) {
   }
   read_pre_tokenizer(root.at("pre_tokenizer"), config);
   root.at("decoder").expect_type("ByteLevel", kOnlyByteLevel);
+  if (root.has("post_processor")) read_post_processor(root.at("post_processor"), config);
   if (!root.has("added_tokens")) return;
   config.added_tokens = read_added_tokens(root.at("added_tokens"));
 }

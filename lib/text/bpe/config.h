@@ -22,6 +22,7 @@ struct BpeConfig {
   bool ignore_merges = false;            // a word that is in the vocabulary is one token, whatever the merges
   std::vector<AddedToken> added_tokens;  // without ids, where the files give none
   std::string eos_token;                 // empty: none is named
+  std::string bos_token;                 // that its template puts before a text; empty: none
   std::vector<TokenizerFile> files;      // as read; and a tokenizer_config.json
 };
 

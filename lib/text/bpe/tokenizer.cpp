@@ -34,6 +34,7 @@ class BpeTokenizer : public Tokenizer {
   }
   int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
   std::optional<int32_t> eos_id() const override { return eos_; }
+  std::optional<int32_t> bos_id() const override { return bos_; }
   std::vector<TokenizerFile> files() const override { return files_; }
 
  protected:
@@ -79,7 +80,7 @@ class BpeTokenizer : public Tokenizer {
   Finder all_, without_special_;
   std::string bytes_;  // of all tokens
   std::vector<Token> tokens_;
-  std::optional<int32_t> eos_;
+  std::optional<int32_t> eos_, bos_;
   std::vector<TokenizerFile> files_;
 };
 
@@ -136,6 +137,7 @@ BpeTokenizer::BpeTokenizer(BpeConfig config, const std::string& where)
     add_token(token.id, token.content);
     tokens_[static_cast<size_t>(token.id)].special = token.special;
     if (token.content == config.eos_token) eos_ = token.id;
+    if (token.content == config.bos_token) bos_ = token.id;
     groups[token.normalized][token.special].push_back(token);
   }
   constexpr Normalizer kNone{false, false, false, false};
