@@ -12,6 +12,7 @@
 #include <string>
 
 #include "../temporary_directory.h"
+#include "../unit/tokens/token_part.h"
 #include "data/token_windows.h"
 #include "dist/communicator.h"
 #include "dist/cuda_plugin.h"
@@ -21,7 +22,6 @@
 #include "optim/optimizer.h"
 #include "optim/step_control.h"
 #include "train/trainer.h"
-#include "unit/tokens/token_part.h"
 
 namespace {
 
