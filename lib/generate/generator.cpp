@@ -135,7 +135,8 @@ std::vector<int64_t> Generator::encode(const std::string& prompt, const Generate
   const std::optional<int32_t> bos = tokenizer_->bos_id();
   if (options.add_bos && bos && (tokens.empty() || tokens.front() != *bos))
     tokens.insert(tokens.begin(), *bos);
-  if (tokens.empty() && model_->config().bos_token_id) tokens.push_back(*model_->config().bos_token_id);
+  const GptConfig& config = model_->config();
+  if (tokens.empty() && config.is_llama() && config.bos_token_id) tokens.push_back(*config.bos_token_id);
   // As GPT-2 was trained: a text begins after the end of another.
   if (tokens.empty() && tokenizer_->eos_id()) tokens.push_back(*tokenizer_->eos_id());
   if (tokens.empty())

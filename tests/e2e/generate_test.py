@@ -181,7 +181,7 @@ class Generate(unittest.TestCase):
             reference = AutoModelForCausalLM.from_pretrained(model).eval()
             expected = []
             for prompt in PROMPTS:  # the last is longer than the context
-                ids = [0] * (form == "llama") + self.tokenizer.encode(prompt).ids
+                ids = self.tokenizer.encode(prompt).ids
                 begin, size = 0, len(ids)
                 with torch.no_grad():
                     for _ in range(60):
