@@ -12,7 +12,6 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/log.h"
 #include "dist/cuda_plugin.h"
 #include "generate/generator.h"
 #include "hardware/cuda_devices.h"
@@ -120,12 +119,7 @@ int run(const GenerateRequest& request) {
   if (is_stream) fmt::print("\n");
 
   int64_t tokens = 0;
-  const int64_t positions = loaded.model->config().max_positions;
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].prompt_tokens > positions) {
-      log_warning("prompt {}: {} tokens, of which the model saw the last {}, half of its {} positions", i + 1,
-                  texts[i].prompt_tokens, std::max<int64_t>(positions / 2, 1), positions);
-    }
     tokens += texts[i].new_tokens;
     if (request.json) {
       print_json(prompts[i], texts[i]);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/mix64.h"
 #include "generate/stop_strings.h"
 #include "text/utf8_stream.h"
@@ -33,7 +34,7 @@ class Run {
   std::vector<Text> to_end();
 
  private:
-  static void make_room(Sequence& sequence, int64_t i, model::KvCache& cache);
+  void make_room(Sequence& sequence, int64_t i, model::KvCache& cache);
   void take(Sequence& sequence, std::span<const float> logits);
   void emit(const Sequence& sequence, const std::string& text);
   bool is_eos(int64_t id) const;
@@ -98,6 +99,10 @@ void Run::make_room(Sequence& sequence, int64_t i, model::KvCache& cache) {
   if (size - sequence.begin <= capacity) return;
   sequence.begin = size - std::max<size_t>(capacity / 2, 1);
   cache.clear(i);
+  if (static_cast<int64_t>(size) == texts_[sequence.index].prompt_tokens) {
+    log_warning("prompt {}: {} tokens, of which the model's {} positions see the last {}", sequence.index + 1,
+                size, capacity, size - sequence.begin);
+  }
 }
 
 // The next token, by its logits.

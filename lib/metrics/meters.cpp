@@ -114,7 +114,7 @@ double measured_cpu_peak_flops(spec::Precision precision) {
   const at::Tensor a = at::ones({kSize, kSize}, dtype), b = at::ones_like(a);
   at::Tensor c = at::mm(a, b);  // threads and code are there after the first
   double best_s = std::numeric_limits<double>::infinity();
-  constexpr int64_t kSpanNs = 300'000'000;  // long enough for a moment that other programs leave free
+  constexpr int64_t kSpanNs = 100'000'000;  // long enough for a moment that other programs leave free
   const int64_t start_ns = monotonic_ns();
   for (int i = 0; i < 5 || monotonic_ns() - start_ns < kSpanNs; ++i) {
     const int64_t begin_ns = monotonic_ns();

@@ -82,7 +82,7 @@ struct Work {
 std::optional<double> peak_flops(std::string_view device_name, spec::Precision precision, bool tf32);
 
 // FLOP/s of this process's CPU threads in matrix products (bf16, else fp32), measured: the best product of
-// 768 x 768 within 0.3 s. Other programs that run all that time make it too low.
+// 768 x 768 within 0.1 s. Other programs that run all that time make it too low.
 double measured_cpu_peak_flops(spec::Precision precision);
 
 // Most memory held so far: on a CPU this process's resident size, on CUDA what LibTorch's allocator gave out

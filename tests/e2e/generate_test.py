@@ -192,6 +192,9 @@ class Generate(unittest.TestCase):
             flags = (model, "--temperature", 0, "-n", 60, "--ignore-eos")
             self.assertEqual(self.texts(*flags, prompts=PROMPTS[2:]), expected[2:], form)
             self.assertEqual(self.texts(*flags, prompts=PROMPTS), expected, form)  # each in its own time
+            told = self.generate(model, "-n", 1, "--prompt", PROMPTS[0], "--prompt", PROMPTS[2]).stderr
+            self.assertIn("of which the model's 24 positions see the last 12", told)
+            self.assertNotIn("prompt 1:", told)
 
     def make_char_model(self):
         model = self.path / "char"
