@@ -22,8 +22,8 @@ class Dataset {
   virtual int64_t targets(int64_t sample, uint64_t seed, int64_t epoch) const = 0;
   // Packs samples, on the CPU: a function of the arguments alone. `pinned`: in page-locked memory, which needs
   // CUDA. Throws DataError.
-  virtual TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
-                          bool pinned) const = 0;
+  virtual Batch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                      bool pinned) const = 0;
   // Where a sample is, for messages: file and place.
   virtual std::string where(int64_t sample) const = 0;
   // Hash of the data: a resumed run must see the same.

@@ -30,7 +30,7 @@ struct LoaderOptions {
 
 // One rank's micro-batch, and its place.
 struct MicroBatch {
-  TextBatch batch;
+  Batch batch;
   int64_t epoch = 0;
   int64_t position = 0;  // samples of the epoch that are used once this step is done: where to seek to resume
   int64_t step_samples = 0;  // of all ranks and micro-batches of this step

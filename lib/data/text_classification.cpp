@@ -98,8 +98,8 @@ std::vector<int32_t> TextClassification::lengths(int64_t num_threads) const {
   return lengths;
 }
 
-TextBatch TextClassification::batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
-                                    bool pinned) const {
+Batch TextClassification::batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                                bool pinned) const {
   std::vector<Sequence> scratch(samples.size());
   std::vector<const Sequence*> sequences;
   int64_t num_tokens = 0;
@@ -111,7 +111,7 @@ TextBatch TextClassification::batch(const std::vector<int64_t>& samples, uint64_
   const auto num_samples = static_cast<int64_t>(samples.size());
   const auto options = at::TensorOptions().pinned_memory(pinned);
   const at::Tensor tokens = at::empty({4, num_tokens}, options.dtype(at::kLong));
-  TextBatch batch;
+  Batch batch;
   batch.input_ids = tokens[0];
   batch.token_type_ids = tokens[1];
   batch.position_ids = tokens[2];

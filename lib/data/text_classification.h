@@ -46,8 +46,7 @@ class TextClassification final : public Dataset {
   // 1, or num_labels for multi-label and regression.
   int64_t targets(int64_t, uint64_t, int64_t) const override { return labels_.width(); }
 
-  TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
-                  bool pinned) const override;
+  Batch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch, bool pinned) const override;
 
  private:
   struct Sequence {

@@ -67,9 +67,9 @@ int64_t TokenWindows::targets(int64_t sample, uint64_t seed, int64_t epoch) cons
   return at.length - static_cast<int64_t>(starts.size());
 }
 
-TextBatch TokenWindows::batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
-                              bool pinned) const {
-  TextBatch batch;
+Batch TokenWindows::batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                          bool pinned) const {
+  Batch batch;
   batch.samples = samples;
   int64_t n = 0;
   for (const int64_t sample : samples) n += cost(sample);

@@ -39,8 +39,7 @@ class TokenWindows final : public Dataset {
   int64_t targets(int64_t sample, uint64_t seed, int64_t epoch) const override;
   // labels [N] int64: the next token of each, -100 where there is no target. No token_type_ids. Throws DataError
   // that names the place of an id beyond the vocabulary.
-  TextBatch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
-                  bool pinned) const override;
+  Batch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch, bool pinned) const override;
   std::string where(int64_t sample) const override;
   uint64_t fingerprint() const override;
 

@@ -17,7 +17,7 @@ namespace trainer::metrics {
 class EvaluationMetrics {
  public:
   virtual ~EvaluationMetrics() = default;
-  // logits: [B, L], undefined for a language model; labels: as data::TextBatch; loss_sum: []; all on `device`; B may be 0.
+  // logits: [B, L], undefined for a language model; labels: as data::Batch; loss_sum: []; all on `device`; B may be 0.
   // No device sync.
   virtual void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) = 0;
   at::Tensor& counts() { return counts_; }  // [K] fp64, to be summed over ranks

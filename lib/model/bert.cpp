@@ -60,7 +60,7 @@ BertClassifier::BertClassifier(BertConfig config, Options options)
   classifier_ = add_affine(*this, "classifier", {options_.num_labels, channels});
 }
 
-BertClassifier::Hidden BertClassifier::embed(const data::TextBatch& batch) const {
+BertClassifier::Hidden BertClassifier::embed(const data::Batch& batch) const {
   const at::Tensor sum = word_embedding(word_embeddings_, batch.input_ids, config_.pad_token_id) +
                          at::embedding(token_type_embeddings_, batch.token_type_ids) +
                          at::embedding(position_embeddings_, batch.position_ids);
@@ -71,7 +71,7 @@ BertClassifier::Hidden BertClassifier::embed(const data::TextBatch& batch) const
   return {hidden, hidden.to(options_.compute_dtype)};
 }
 
-at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
+at::Tensor BertClassifier::logits(const data::Batch& batch) const {
   using kernels::linear;
   const at::Tensor first_tokens = batch.cu_seqlens.slice(0, 0, batch.num_sequences()).to(at::kLong);
   at::Tensor row_keys = batch.row_keys;
@@ -107,7 +107,7 @@ at::Tensor BertClassifier::logits(const data::TextBatch& batch) const {
   return linear(dropped, classifier_.weight, classifier_.bias).to(at::kFloat);
 }
 
-Output BertClassifier::forward(const data::TextBatch& batch) {
+Output BertClassifier::forward(const data::Batch& batch) {
   if (batch.num_sequences() == 0) return empty_output(batch);
   Output output{.loss_sum = {}, .logits = logits(batch)};
   if (batch.labels.defined()) {
@@ -116,26 +116,26 @@ Output BertClassifier::forward(const data::TextBatch& batch) {
   return output;
 }
 
-Output BertClassifier::empty_output(const data::TextBatch& batch) const {
+Output BertClassifier::empty_output(const data::Batch& batch) const {
   const at::Tensor zero = zero_of(parameters());
   return {.loss_sum = batch.labels.defined() ? zero : at::Tensor(),
           .logits = at::zeros({0, options_.num_labels}, zero.options())};
 }
 
-double BertClassifier::forward_flops(const std::vector<int32_t>& seqlens) const {
+double BertClassifier::forward_flops(const data::Batch& batch) const {
   double tokens = 0, pairs = 0;
-  for (const double length : seqlens) tokens += length, pairs += length * length;
-  return config_.forward_flops(static_cast<double>(seqlens.size()), tokens, pairs, options_.num_labels);
+  for (const double length : batch.seqlens) tokens += length, pairs += length * length;
+  return config_.forward_flops(static_cast<double>(batch.seqlens.size()), tokens, pairs, options_.num_labels);
 }
 
-kernels::AttentionShape BertClassifier::attention_shape() const {
+std::optional<kernels::AttentionShape> BertClassifier::attention_shape() const {
   const int64_t heads = config_.num_attention_heads;
-  return {.heads = heads,
-          .kv_heads = heads,
-          .head_dim = config_.hidden_size / heads,
-          .is_causal = false,
-          .dropout = config_.attention_probs_dropout_prob,
-          .dtype = options_.compute_dtype};
+  return kernels::AttentionShape{.heads = heads,
+                                 .kv_heads = heads,
+                                 .head_dim = config_.hidden_size / heads,
+                                 .is_causal = false,
+                                 .dropout = config_.attention_probs_dropout_prob,
+                                 .dtype = options_.compute_dtype};
 }
 
 bool BertClassifier::is_bias_or_norm(const std::string& parameter_name) const {

@@ -30,9 +30,9 @@ class BertClassifier : public HfModel {
   // norms named gamma and beta, are understood.
   BertClassifier(BertConfig config, Options options);
 
-  Output forward(const data::TextBatch& batch) override;
-  double forward_flops(const std::vector<int32_t>& seqlens) const override;
-  kernels::AttentionShape attention_shape() const override;
+  Output forward(const data::Batch& batch) override;
+  double forward_flops(const data::Batch& batch) const override;
+  std::optional<kernels::AttentionShape> attention_shape() const override;
   bool is_bias_or_norm(const std::string& parameter_name) const override;
   void save_pretrained(const std::filesystem::path& directory) const override;
 
@@ -58,9 +58,9 @@ class BertClassifier : public HfModel {
   double classifier_dropout() const {
     return config_.classifier_dropout.value_or(config_.hidden_dropout_prob);
   }
-  Hidden embed(const data::TextBatch& batch) const;
-  at::Tensor logits(const data::TextBatch& batch) const;
-  Output empty_output(const data::TextBatch& batch) const;
+  Hidden embed(const data::Batch& batch) const;
+  at::Tensor logits(const data::Batch& batch) const;
+  Output empty_output(const data::Batch& batch) const;
 
   BertConfig config_;
   Options options_;

@@ -84,7 +84,7 @@ kernels::Norm Gpt::norm(const Affine& affine) const {
           .rms = config_.norm == spec::Norm::kRms};
 }
 
-Gpt::Stream Gpt::embed(const data::TextBatch& batch) const {
+Gpt::Stream Gpt::embed(const data::Batch& batch) const {
   at::Tensor sum = word_embedding(word_embeddings_, batch.input_ids, -1);
   if (position_embeddings_.defined()) sum = sum + at::embedding(position_embeddings_, batch.position_ids);
   return {{}, kernels::dropout(sum, dropout_of(*this, config_.embedding_dropout, batch.row_keys, 0))};
@@ -97,7 +97,7 @@ at::Tensor Gpt::mlp(const Layer& layer, const at::Tensor& x) const {
   return kernels::linear(wide, layer.down.weight, layer.down.bias);
 }
 
-Gpt::Stream Gpt::block(size_t i, const Stream& in, const data::TextBatch& batch, KvCache* cache) const {
+Gpt::Stream Gpt::block(size_t i, const Stream& in, const data::Batch& batch, KvCache* cache) const {
   const Layer& layer = layers_[i];
   // Sites of dropout: 0 the embedding's, then three a layer: the MLP's before it, attention's weights and
   // output.
@@ -133,7 +133,7 @@ Gpt::Stream Gpt::block(size_t i, const Stream& in, const data::TextBatch& batch,
 }
 
 Gpt::Stream Gpt::recomputed_block(size_t i, const Stream& in,
-                                  const std::shared_ptr<const data::TextBatch>& batch) const {
+                                  const std::shared_ptr<const data::Batch>& batch) const {
   const auto compute = [this, i, batch](const std::vector<at::Tensor>& inputs) {
     const Stream out = block(i, {inputs.size() == 2 ? inputs[1] : at::Tensor(), inputs[0]}, *batch, nullptr);
     return std::vector{out.residual, out.x};
@@ -146,10 +146,10 @@ Gpt::Stream Gpt::recomputed_block(size_t i, const Stream& in,
   return {out[1], out[0]};
 }
 
-at::Tensor Gpt::hidden(const data::TextBatch& batch, KvCache* cache) const {
+at::Tensor Gpt::hidden(const data::Batch& batch, KvCache* cache) const {
   Stream stream = embed(batch);
   const bool recomputes = options_.recompute == spec::Recompute::kBlock && cache == nullptr;
-  const auto kept = recomputes ? std::make_shared<const data::TextBatch>(batch) : nullptr;  // until backward
+  const auto kept = recomputes ? std::make_shared<const data::Batch>(batch) : nullptr;  // until backward
   for (size_t i = 0; i < layers_.size(); ++i) {
     stream = recomputes ? recomputed_block(i, stream, kept) : block(i, stream, batch, cache);
   }
@@ -159,7 +159,7 @@ at::Tensor Gpt::hidden(const data::TextBatch& batch, KvCache* cache) const {
       .second;
 }
 
-Output Gpt::forward(const data::TextBatch& batch) {
+Output Gpt::forward(const data::Batch& batch) {
   if (batch.num_tokens() == 0) return {.loss_sum = zero_of(parameters()), .logits = {}};
   const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
   return {.loss_sum = kernels::linear_cross_entropy(hidden(batch), head_, batch.labels, config_.vocab_size),
@@ -170,7 +170,7 @@ at::Tensor Gpt::head_logits(const at::Tensor& hidden) const {
   return kernels::linear(hidden, head_.narrow(0, 0, config_.vocab_size), {}).to(at::kFloat);
 }
 
-at::Tensor Gpt::logits(const data::TextBatch& batch) const {
+at::Tensor Gpt::logits(const data::Batch& batch) const {
   const at::NoGradGuard no_grad;
   const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
   return head_logits(hidden(batch));
@@ -179,7 +179,7 @@ at::Tensor Gpt::logits(const data::TextBatch& batch) const {
 at::Tensor Gpt::decode(const std::vector<std::vector<int64_t>>& ids, KvCache& cache) const {
   const at::NoGradGuard no_grad;
   const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
-  data::TextBatch batch;
+  data::Batch batch;
   std::vector<int64_t> tokens, positions, last;
   for (size_t i = 0; i < ids.size(); ++i) {
     const int64_t past = cache.lengths().at(i), count = static_cast<int64_t>(ids[i].size());
@@ -208,19 +208,19 @@ KvCache Gpt::make_cache(int64_t sequences, int64_t capacity) const {
           config_.head_dim, word_embeddings_.options().dtype(options_.compute_dtype).requires_grad(false)};
 }
 
-double Gpt::forward_flops(const std::vector<int32_t>& seqlens) const {
+double Gpt::forward_flops(const data::Batch& batch) const {
   double tokens = 0, pairs = 0;
-  for (const double length : seqlens) tokens += length, pairs += length * (length + 1) / 2;
+  for (const double length : batch.seqlens) tokens += length, pairs += length * (length + 1) / 2;
   return config_.forward_flops(tokens, pairs);
 }
 
-kernels::AttentionShape Gpt::attention_shape() const {
-  return {.heads = config_.heads,
-          .kv_heads = config_.kv_heads,
-          .head_dim = config_.head_dim,
-          .is_causal = true,
-          .dropout = config_.attention_dropout,
-          .dtype = options_.compute_dtype};
+std::optional<kernels::AttentionShape> Gpt::attention_shape() const {
+  return kernels::AttentionShape{.heads = config_.heads,
+                                 .kv_heads = config_.kv_heads,
+                                 .head_dim = config_.head_dim,
+                                 .is_causal = true,
+                                 .dropout = config_.attention_dropout,
+                                 .dtype = options_.compute_dtype};
 }
 
 bool Gpt::is_bias_or_norm(const std::string& name) const {

@@ -31,14 +31,14 @@ class Gpt : public HfModel {
   // Parameters are allocated, not initialized: see hf/weights.h.
   Gpt(GptConfig config, Options options);
 
-  Output forward(const data::TextBatch& batch) override;
-  double forward_flops(const std::vector<int32_t>& seqlens) const override;
-  kernels::AttentionShape attention_shape() const override;
+  Output forward(const data::Batch& batch) override;
+  double forward_flops(const data::Batch& batch) const override;
+  std::optional<kernels::AttentionShape> attention_shape() const override;
   bool is_bias_or_norm(const std::string& parameter_name) const override;
   void save_pretrained(const std::filesystem::path& directory) const override;
 
   // Of every token, without gradients or labels: [N, V] fp32.
-  at::Tensor logits(const data::TextBatch& batch) const;
+  at::Tensor logits(const data::Batch& batch) const;
   // Reads on: the next tokens `ids` of each of the cache's sequences (one or more each). Returns the logits
   // of each sequence's last token, [B, V] fp32. No gradients. Throws DataError when the cache is full.
   at::Tensor decode(const std::vector<std::vector<int64_t>>& ids, KvCache& cache) const;
@@ -67,13 +67,13 @@ class Gpt : public HfModel {
   };
 
   kernels::Norm norm(const Affine& affine) const;
-  Stream embed(const data::TextBatch& batch) const;
-  Stream block(size_t layer, const Stream& in, const data::TextBatch& batch, KvCache* cache) const;
+  Stream embed(const data::Batch& batch) const;
+  Stream block(size_t layer, const Stream& in, const data::Batch& batch, KvCache* cache) const;
   Stream recomputed_block(size_t layer, const Stream& in,
-                          const std::shared_ptr<const data::TextBatch>& batch) const;
+                          const std::shared_ptr<const data::Batch>& batch) const;
   at::Tensor mlp(const Layer& layer, const at::Tensor& x) const;
   // The final norm's output, [N, C] in the compute type.
-  at::Tensor hidden(const data::TextBatch& batch, KvCache* cache = nullptr) const;
+  at::Tensor hidden(const data::Batch& batch, KvCache* cache = nullptr) const;
   at::Tensor head_logits(const at::Tensor& hidden) const;
 
   GptConfig config_;

@@ -14,6 +14,10 @@
 #include "kernels/attention_backend.h"
 #include "text/tokenizer.h"
 
+namespace trainer::embedding {
+class ShardedEmbedding;
+}
+
 namespace trainer::model {
 
 struct Output {
@@ -29,12 +33,13 @@ class Model : public torch::nn::Module {
   // Train or eval mode as in torch::nn::Module. Computes in the job's precision, under the caller's autocast
   // or without. Dropout is a function of batch.row_keys. An empty batch gives a zero loss_sum that still
   // depends on every parameter.
-  virtual Output forward(const data::TextBatch& batch) = 0;
-  // Multiply-accumulates × 2 of a forward pass over sequences of these lengths; a training step executes 3
-  // times it.
-  virtual double forward_flops(const std::vector<int32_t>& seqlens) const = 0;
-  // In training, of every layer.
-  virtual kernels::AttentionShape attention_shape() const = 0;
+  virtual Output forward(const data::Batch& batch) = 0;
+  // Multiply-accumulates × 2 of a forward pass; a training step executes 3 times it.
+  virtual double forward_flops(const data::Batch& batch) const = 0;
+  // In training, of every layer; of a model without attention nothing.
+  virtual std::optional<kernels::AttentionShape> attention_shape() const = 0;
+  // The tables that are no parameters of the module: they update themselves. Null: none.
+  virtual embedding::ShardedEmbedding* embeddings() { return nullptr; }
   // Parameters that weight decay should spare by default: biases and norms.
   virtual bool is_bias_or_norm(const std::string& parameter_name) const = 0;
   // Writes a Hugging Face directory (config.json, model.safetensors, tokenizer files). Not atomic: the caller

@@ -17,6 +17,7 @@ constexpr const char* kNodesPattern = "[1-9][0-9]{0,4}(:[1-9][0-9]{0,4})?";
 constexpr const char* kStreamsPattern = "[0-3]|[0-9]+:[0-3](,[0-9]+:[0-3])*";
 constexpr std::string_view kStreamsForm =
     "0, 1, 2 or 3 for all workers, or local_rank:number with commas between, e.g. 0:1,1:3";
+constexpr double kMostRows = 1e12;
 constexpr double kMostSteps = 1e8;  // learning rates of all steps are one table
 
 template <class V>
@@ -70,6 +71,77 @@ void describe(V& v, Gpt& g) {
 }
 
 template <class V>
+void describe(V& v, EmbeddingTable& t) {
+  v("features", t.features, anything().also({"feature_names"}),
+    "Sparse features that look up in this table; empty: the feature of the table's name");
+  v("rows", t.rows, at_least(1).at_most(kMostRows).also({"num_embeddings", "cardinality", "hash_size"}),
+    "Rows; unset: model.recommender.rows");
+  v("dim", t.dim, at_least(1).at_most(65536).also({"embedding_dim"}),
+    "Columns; unset: model.recommender.embedding_dim");
+  v("pooling", t.pooling, anything().also({"mode", "combiner"}),
+    "How the rows of a bag become one; unset: model.recommender.pooling");
+  v("dtype", t.dtype, anything().also({"data_type", "weights_precision"}),
+    "Type of the weights; unset: model.recommender.table_dtype");
+  v("sharding", t.sharding, anything().also({"sharding_type"}),
+    "How ranks share the table; unset: parallel.embedding");
+}
+
+template <class V>
+void describe(V& v, EmbeddingOptimizer& o) {
+  v("type", o.type, anything().also({"name", "optim"}),
+    "Update rule; rowwise_adagrad keeps one number a row. Only rows that a step looked up change");
+  v("lr", o.lr, above(0).also({"learning_rate"}),
+    "Peak learning rate, on the job's schedule; unset: optimizer.lr");
+  v("eps", o.eps, at_least(0), "Added to the denominator against division by zero");
+  v("beta1", o.beta1, at_least(0).below(1), "adam: decay of the mean gradient");
+  v("beta2", o.beta2, at_least(0).below(1), "adam: decay of the mean squared gradient");
+  v("weight_decay", o.weight_decay, at_least(0).also({"wd"}),
+    "Weight decay of the rows that a step looked up, added to the gradient");
+  v("stochastic_rounding", o.stochastic_rounding, anything(),
+    "Whether fp16 and bf16 weights are rounded up or down by chance, so that small updates are not lost");
+}
+
+template <class V>
+void describe(V& v, Recommender& r) {
+  v("architecture", r.architecture, anything().also({"interaction", "arch"}),
+    "dlrm: dot products of all pairs of features; dcnv2: cross layers; deepfm: a factorization machine "
+    "beside an "
+    "MLP; wide_deep: a linear model beside an MLP");
+  v("embedding_dim", r.embedding_dim, at_least(1).at_most(65536).also({"dim", "sparse_feature_size"}),
+    "Columns of tables that say none");
+  v("bottom_mlp", r.bottom_mlp,
+    at_least(1).at_most(kMillion).repeated().also({"arch_mlp_bot", "dense_arch_layer_sizes"}),
+    "Channels of the layers over the dense features; dlrm and dcnv2 add one of embedding_dim; unused by "
+    "deepfm and "
+    "wide_deep");
+  v("top_mlp", r.top_mlp,
+    at_least(1).at_most(kMillion).repeated().also(
+        {"arch_mlp_top", "over_arch_layer_sizes", "deep_mlp", "hidden_units"}),
+    "Channels of the layers over all; the output of one channel follows");
+  v("cross_layers", r.cross_layers, at_least(1).at_most(1000).also({"dcn_num_layers", "num_cross_layers"}),
+    "dcnv2: cross layers");
+  v("cross_rank", r.cross_rank, at_least(0).at_most(kMillion).also({"dcn_low_rank_dim", "low_rank"}),
+    "dcnv2: rank of the cross layers' matrices; 0: full");
+  v("dropout", r.dropout, at_least(0).below(1), "Dropout probability between the layers of top_mlp");
+  v("tables", r.tables, anything().also({"embedding_tables", "embeddings"}),
+    "Tables by name, where they differ from one table a feature with the keys below");
+  v("rows", r.rows, at_least(1).at_most(kMostRows).also({"num_embeddings", "hash_size", "max_ind_range"}),
+    "Rows of tables that say none: what ids are hashed to, or the largest vocabulary; unset: as many as the "
+    "vocabulary");
+  v("pooling", r.pooling, anything().also({"combiner"}), "How the rows of a bag become one");
+  v("table_dtype", r.table_dtype, anything().also({"data_type", "weights_precision"}),
+    "Type of the tables' weights");
+  v("embedding_backend", r.embedding_backend, anything().also({"kernel", "compute_kernel"}),
+    "Who looks up and updates: this program's kernels or FBGEMM's; auto: the faster one");
+  v("embedding_memory", r.embedding_memory, anything().also({"location", "placement"}),
+    "Where tables of GPUs are: their memory, the host's (uvm), or the host's with a cache on the GPU");
+  v("cache_load_factor", r.cache_load_factor, above(0).at_most(1),
+    "uvm_cached: the cache's size as a fraction of the table");
+  v("embedding_optimizer", r.embedding_optimizer, anything().also({"sparse_optimizer"}),
+    "How tables are updated");
+}
+
+template <class V>
 void describe(V& v, Model& m) {
   v("type", m.type, anything().also({"architecture", "model_type", "arch"}), "Kind of model");
   v("pretrained", m.pretrained, anything().also({"model_name_or_path", "path", "checkpoint", "weights"}),
@@ -87,6 +159,7 @@ void describe(V& v, Model& m) {
   v("classifier_dropout", m.classifier_dropout, at_least(0).below(1),
     "Dropout probability before the classifier; unset: as in config.json, else hidden_dropout");
   v("gpt", m.gpt, anything(), "Shape and form of a gpt; unset: as in the pretrained directory's config.json");
+  v("recommender", m.recommender, anything().also({"dlrm"}), "Layers and embedding tables of a recommender");
 }
 
 template <class V>
@@ -96,7 +169,9 @@ void describe(V& v, DataSource& d) {
   v("format", d.format, anything().also({"type"}),
     "A table's separator (tsv: tab, csv: comma), or what a gpt reads: text, JSON lines, Parquet, or tokens "
     "in the "
-    "files of Megatron, nanoGPT or llm.c; auto: by the file's extension and first bytes");
+    "files of Megatron, nanoGPT or llm.c, or click records: criteo (its columns, without a header) and "
+    "records (what "
+    "trainer prepare writes); auto: by the file's extension and first bytes");
   v("quoting", d.quoting, anything().also({"quote"}),
     "rfc4180: double quotes enclose a field; none: quotes are text; auto: none for tsv, rfc4180 for csv");
   v("header", d.header, anything().also({"has_header"}), "Whether the first line names the columns");
@@ -120,6 +195,33 @@ void describe(V& v, TokenizerSource& t) {
 }
 
 template <class V>
+void describe(V& v, Features& f) {
+  v("label", f.label, anything().also({"label_column", "target"}), "Column of the click: 0 or 1");
+  v("label_threshold", f.label_threshold, anything(),
+    "A label of at least this is a click, e.g. 4 of ratings from 1 to 5; unset: labels are 0 and 1");
+  v("dense", f.dense, anything().also({"dense_features", "numerical", "continuous"}),
+    "Columns of numbers; a name with * stands for all columns that match");
+  v("sparse", f.sparse, anything().also({"sparse_features", "categorical"}),
+    "Columns of ids; a name with * stands for all columns that match");
+  v("group", f.group, anything().also({"group_by", "user"}), "Column whose values grouped_auc groups by");
+  v("ids", f.ids, anything().also({"hashing", "id_mapping", "hash"}),
+    "Which row an id has: one of its own by a vocabulary fitted on data.train; the number (or hexadecimal "
+    "number) "
+    "modulo the table's rows; MurmurHash3 of the text modulo the rows; or the number itself");
+  v("min_count", f.min_count, at_least(1).at_most(1e12).also({"min_frequency", "frequency_threshold"}),
+    "vocabulary: occurrences that give an id a row of its own; rarer ids share row 0");
+  v("separator", f.separator, anything().also({"multi_hot_separator"}),
+    "Between the ids of a field, where there may be several; empty: one id a field");
+  v("weight_separator", f.weight_separator, anything(), "Between an id and its weight; empty: no weights");
+  v("dense_transform", f.dense_transform, anything().also({"dense_normalization"}),
+    "log: ln(1 + x), of negative numbers 0");
+  v("out_of_range", f.out_of_range, anything(),
+    "An id that has no row in its table: an error, its number modulo the rows (wrap), or left out (ignore); "
+    "the "
+    "latter two are counted");
+}
+
+template <class V>
 void describe(V& v, Data& d) {
   v("train", d.train, anything(), "Training samples");
   v.inherit(d.validation, d.train);
@@ -128,6 +230,8 @@ void describe(V& v, Data& d) {
   v("validation_fraction", d.validation_fraction, at_least(0).below(1).also({"val_fraction", "test_size"}),
     "gpt: the last part of data.train that is kept for validation when data.validation has no path");
   v("tokenizer", d.tokenizer, anything(), "gpt: how text becomes tokens");
+  v("features", d.features, anything().also({"columns"}),
+    "recommender: what the columns of click records are");
   v("documents", d.documents, anything().also({"packing", "reset_attention_mask"}),
     "gpt: joined: a sequence reads on over the ends of documents; separate: attention and positions begin "
     "anew at each");
@@ -263,6 +367,14 @@ void describe(V& v, Parallel& p) {
     "Whether every step uses the same parameters in the same order");
   v("gradient_compression", p.gradient_compression, anything().also({"comm_hook"}),
     "Type in which gradients travel between ranks; none: fp32");
+  v("embedding", p.embedding, anything().also({"embedding_sharding"}),
+    "How ranks share embedding tables that do not say: whole tables, blocks of rows, ranges of columns, or a "
+    "copy on "
+    "every rank; auto: as is best for memory and traffic");
+  v("embedding_compression", p.embedding_compression, anything(),
+    "Type in which looked-up embeddings and their gradients travel between ranks; none: fp32");
+  v("embedding_memory_gb", p.embedding_memory_gb, at_least(0).at_most(kMillion).in("GiB"),
+    "Memory of a rank that tables may fill; 0: what is free");
   v("timeout_s", p.timeout_s, above(0).at_most(kMillion).in("s").also({"timeout", "ddp_timeout"}),
     "Longest wait of a collective or of joining before the job fails");
 }

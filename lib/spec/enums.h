@@ -20,7 +20,8 @@ constexpr auto names(Precision) {
 }
 constexpr auto names(ModelType) {
   using E = ModelType;
-  return std::array<Name<E>, 2>{{{E::kBertClassifier, "bert_classifier"}, {E::kGpt, "gpt"}}};
+  return std::array<Name<E>, 3>{
+      {{E::kBertClassifier, "bert_classifier"}, {E::kGpt, "gpt"}, {E::kRecommender, "recommender"}}};
 }
 constexpr auto names(ModelInit) {
   using E = ModelInit;
@@ -82,15 +83,17 @@ constexpr auto names(Recompute) {
 }
 constexpr auto names(FileFormat) {
   using E = FileFormat;
-  return std::array<Name<E>, 9>{{{E::kAuto, "auto"},
-                                 {E::kTsv, "tsv"},
-                                 {E::kCsv, "csv"},
-                                 {E::kText, "text"},
-                                 {E::kJsonl, "jsonl"},
-                                 {E::kParquet, "parquet"},
-                                 {E::kMegatron, "megatron"},
-                                 {E::kNanogpt, "nanogpt"},
-                                 {E::kLlmc, "llm.c"}}};
+  return std::array<Name<E>, 11>{{{E::kAuto, "auto"},
+                                  {E::kTsv, "tsv"},
+                                  {E::kCsv, "csv"},
+                                  {E::kText, "text"},
+                                  {E::kJsonl, "jsonl"},
+                                  {E::kParquet, "parquet"},
+                                  {E::kMegatron, "megatron"},
+                                  {E::kNanogpt, "nanogpt"},
+                                  {E::kLlmc, "llm.c"},
+                                  {E::kCriteo, "criteo"},
+                                  {E::kRecords, "records"}}};
 }
 constexpr auto names(Quoting) {
   using E = Quoting;
@@ -113,17 +116,73 @@ constexpr auto names(ScheduleType) {
                                  {E::kPolynomial, "polynomial"},
                                  {E::kInverseSqrt, "inverse_sqrt"}}};
 }
+constexpr auto names(Architecture) {
+  using E = Architecture;
+  return std::array<Name<E>, 4>{
+      {{E::kDlrm, "dlrm"}, {E::kDcnv2, "dcnv2"}, {E::kDeepfm, "deepfm"}, {E::kWideDeep, "wide_deep"}}};
+}
+constexpr auto names(Pooling) {
+  using E = Pooling;
+  return std::array<Name<E>, 2>{{{E::kSum, "sum"}, {E::kMean, "mean"}}};
+}
+constexpr auto names(TableDtype) {
+  using E = TableDtype;
+  return std::array<Name<E>, 3>{{{E::kFp32, "fp32"}, {E::kFp16, "fp16"}, {E::kBf16, "bf16"}}};
+}
+constexpr auto names(Sharding) {
+  using E = Sharding;
+  return std::array<Name<E>, 5>{{{E::kAuto, "auto"},
+                                 {E::kTable, "table"},
+                                 {E::kRow, "row"},
+                                 {E::kColumn, "column"},
+                                 {E::kData, "data"}}};
+}
+constexpr auto names(EmbeddingBackend) {
+  using E = EmbeddingBackend;
+  return std::array<Name<E>, 3>{{{E::kAuto, "auto"}, {E::kNative, "native"}, {E::kFbgemm, "fbgemm"}}};
+}
+constexpr auto names(EmbeddingMemory) {
+  using E = EmbeddingMemory;
+  return std::array<Name<E>, 3>{{{E::kDevice, "device"}, {E::kUvm, "uvm"}, {E::kUvmCached, "uvm_cached"}}};
+}
+constexpr auto names(TableOptimizerType) {
+  using E = TableOptimizerType;
+  return std::array<Name<E>, 4>{{{E::kRowwiseAdagrad, "rowwise_adagrad"},
+                                 {E::kAdagrad, "adagrad"},
+                                 {E::kSgd, "sgd"},
+                                 {E::kAdam, "adam"}}};
+}
+constexpr auto names(IdMapping) {
+  using E = IdMapping;
+  return std::array<Name<E>, 4>{{{E::kVocabulary, "vocabulary"},
+                                 {E::kModulo, "modulo"},
+                                 {E::kMurmur, "murmur"},
+                                 {E::kIdentity, "identity"}}};
+}
+constexpr auto names(DenseTransform) {
+  using E = DenseTransform;
+  return std::array<Name<E>, 2>{{{E::kNone, "none"}, {E::kLog, "log"}}};
+}
+constexpr auto names(OutOfRange) {
+  using E = OutOfRange;
+  return std::array<Name<E>, 3>{{{E::kError, "error"}, {E::kWrap, "wrap"}, {E::kIgnore, "ignore"}}};
+}
 constexpr auto names(Metric) {
   using E = Metric;
-  return std::array<Name<E>, 9>{{{E::kLoss, "loss"},
-                                 {E::kAccuracy, "accuracy"},
-                                 {E::kF1, "f1"},
-                                 {E::kMcc, "mcc"},
-                                 {E::kPearson, "pearson"},
-                                 {E::kSpearman, "spearman"},
-                                 {E::kMse, "mse"},
-                                 {E::kPerplexity, "perplexity"},
-                                 {E::kBitsPerByte, "bits_per_byte"}}};
+  return std::array<Name<E>, 14>{{{E::kLoss, "loss"},
+                                  {E::kAccuracy, "accuracy"},
+                                  {E::kF1, "f1"},
+                                  {E::kMcc, "mcc"},
+                                  {E::kPearson, "pearson"},
+                                  {E::kSpearman, "spearman"},
+                                  {E::kMse, "mse"},
+                                  {E::kPerplexity, "perplexity"},
+                                  {E::kBitsPerByte, "bits_per_byte"},
+                                  {E::kAuc, "auc"},
+                                  {E::kLogLoss, "log_loss"},
+                                  {E::kNormalizedEntropy, "normalized_entropy"},
+                                  {E::kCalibration, "calibration"},
+                                  {E::kGroupedAuc, "grouped_auc"}}};
 }
 constexpr auto names(Strategy) {
   using E = Strategy;

@@ -13,7 +13,7 @@
 namespace trainer::spec {
 
 enum class Precision { kFp32, kBf16, kFp16 };
-enum class ModelType { kBertClassifier, kGpt };
+enum class ModelType { kBertClassifier, kGpt, kRecommender };
 enum class ModelInit { kPretrained, kRandom };
 enum class ProblemType { kSingleLabel, kMultiLabel, kRegression };
 enum class GptPreset { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl, kLlama1b, kLlama7b };
@@ -25,12 +25,49 @@ enum class Documents { kJoined, kSeparate };
 enum class Windows { kEpoch, kRandom };
 enum class Attention { kAuto, kFlash, kCudnn, kMemoryEfficient, kMath };
 enum class Recompute { kNone, kMlp, kBlock };
-enum class FileFormat { kAuto, kTsv, kCsv, kText, kJsonl, kParquet, kMegatron, kNanogpt, kLlmc };
+enum class FileFormat {
+  kAuto,
+  kTsv,
+  kCsv,
+  kText,
+  kJsonl,
+  kParquet,
+  kMegatron,
+  kNanogpt,
+  kLlmc,
+  kCriteo,
+  kRecords
+};
 enum class Quoting { kAuto, kNone, kRfc4180 };
 enum class Truncation { kLongestFirst, kOnlyFirst, kOnlySecond };
 enum class OptimizerType { kAdamW, kSgd, kAdagrad };
 enum class ScheduleType { kConstant, kLinear, kCosine, kPolynomial, kInverseSqrt };
-enum class Metric { kLoss, kAccuracy, kF1, kMcc, kPearson, kSpearman, kMse, kPerplexity, kBitsPerByte };
+enum class Architecture { kDlrm, kDcnv2, kDeepfm, kWideDeep };
+enum class Pooling { kSum, kMean };
+enum class TableDtype { kFp32, kFp16, kBf16 };
+enum class Sharding { kAuto, kTable, kRow, kColumn, kData };
+enum class EmbeddingBackend { kAuto, kNative, kFbgemm };
+enum class EmbeddingMemory { kDevice, kUvm, kUvmCached };
+enum class TableOptimizerType { kRowwiseAdagrad, kAdagrad, kSgd, kAdam };
+enum class IdMapping { kVocabulary, kModulo, kMurmur, kIdentity };
+enum class DenseTransform { kNone, kLog };
+enum class OutOfRange { kError, kWrap, kIgnore };
+enum class Metric {
+  kLoss,
+  kAccuracy,
+  kF1,
+  kMcc,
+  kPearson,
+  kSpearman,
+  kMse,
+  kPerplexity,
+  kBitsPerByte,
+  kAuc,
+  kLogLoss,
+  kNormalizedEntropy,
+  kCalibration,
+  kGroupedAuc
+};
 enum class Strategy { kDdp };
 enum class GradientCompression { kNone, kFp16, kBf16 };
 enum class DeviceChoice { kAuto, kCuda, kCpu };
@@ -69,6 +106,47 @@ struct Gpt {
   bool operator==(const Gpt&) const = default;
 };
 
+// What is unset is as the recommender's own key of the same meaning.
+struct EmbeddingTable {
+  std::vector<std::string> features;  // empty: the feature that has the table's name
+  std::optional<int64_t> rows;
+  std::optional<int64_t> dim;
+  std::optional<Pooling> pooling;
+  std::optional<TableDtype> dtype;
+  std::optional<Sharding> sharding;
+  bool operator==(const EmbeddingTable&) const = default;
+};
+
+struct EmbeddingOptimizer {
+  TableOptimizerType type = TableOptimizerType::kRowwiseAdagrad;
+  std::optional<double> lr;  // unset: optimizer.lr
+  double eps = 1e-8;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double weight_decay = 0;
+  bool stochastic_rounding = true;
+  bool operator==(const EmbeddingOptimizer&) const = default;
+};
+
+struct Recommender {
+  Architecture architecture = Architecture::kDlrm;
+  int64_t embedding_dim = 16;
+  std::vector<int64_t> bottom_mlp = {512, 256, 64};
+  std::vector<int64_t> top_mlp = {512, 256};
+  int64_t cross_layers = 3;
+  int64_t cross_rank = 0;  // 0: full matrices
+  double dropout = 0;
+  std::map<std::string, EmbeddingTable> tables;
+  std::optional<int64_t> rows;  // of tables that say none; unset: those of the fitted vocabulary
+  Pooling pooling = Pooling::kSum;
+  TableDtype table_dtype = TableDtype::kFp32;
+  EmbeddingBackend embedding_backend = EmbeddingBackend::kAuto;
+  EmbeddingMemory embedding_memory = EmbeddingMemory::kDevice;
+  double cache_load_factor = 0.2;  // of a table's rows, in the GPU's cache
+  EmbeddingOptimizer embedding_optimizer;
+  bool operator==(const Recommender&) const = default;
+};
+
 struct Model {
   ModelType type = ModelType::kBertClassifier;
   std::string pretrained;  // Hugging Face directory
@@ -79,6 +157,7 @@ struct Model {
   std::optional<double> attention_dropout;
   std::optional<double> classifier_dropout;
   Gpt gpt;
+  Recommender recommender;
   bool operator==(const Model&) const = default;
 };
 
@@ -99,11 +178,28 @@ struct TokenizerSource {
   bool operator==(const TokenizerSource&) const = default;
 };
 
+// What the columns of click records are. In `dense` and `sparse` a name with * stands for all columns that match.
+struct Features {
+  std::string label;
+  std::optional<double> label_threshold;  // a label of at least this is a click; unset: labels are 0 and 1
+  std::vector<std::string> dense;
+  std::vector<std::string> sparse;
+  std::string group;  // of grouped_auc; empty: none
+  IdMapping ids = IdMapping::kVocabulary;
+  int64_t min_count = 1;         // occurrences in data.train that give an id a row of its own
+  std::string separator;         // between the ids of a multi-hot feature; empty: one id
+  std::string weight_separator;  // between an id and its weight; empty: no weights
+  DenseTransform dense_transform = DenseTransform::kNone;
+  OutOfRange out_of_range = OutOfRange::kError;
+  bool operator==(const Features&) const = default;
+};
+
 struct Data {
   DataSource train;
   DataSource validation;           // what is not said is as in train; an empty path: none
   double validation_fraction = 0;  // of train, when validation has no path
   TokenizerSource tokenizer;
+  Features features;
   Documents documents = Documents::kJoined;
   Windows windows = Windows::kEpoch;
   std::vector<std::string> label_names;  // empty: labels are integers (or floats in regression)
@@ -182,7 +278,10 @@ struct Parallel {
   bool find_unused_parameters = false;
   bool static_graph = false;
   GradientCompression gradient_compression = GradientCompression::kNone;
-  double timeout_s = 600.0;  // of every collective and of joining
+  Sharding embedding = Sharding::kAuto;  // of tables that say none
+  GradientCompression embedding_compression = GradientCompression::kNone;
+  double embedding_memory_gb = 0;  // a rank; 0: what is free
+  double timeout_s = 600.0;        // of every collective and of joining
   bool operator==(const Parallel&) const = default;
 };
 

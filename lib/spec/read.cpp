@@ -41,16 +41,22 @@ struct KeyIndex {
     return std::any_of(entries.begin(), entries.end(),
                        [&](const Entry& entry) { return entry.path == path; });
   }
-  // The key of another section that has this name or is called so elsewhere; empty: none.
+  // The key of another section that has this name, else that is called so elsewhere; of several the least deep.
+  // Empty: none.
   std::string find(std::string_view name) const {
-    for (const auto& entry : entries) {
-      if (entry.key == name) return entry.path;
-    }
-    for (const auto& entry : entries) {
-      const auto& others = entry.other_names;
-      if (std::find(others.begin(), others.end(), name) != others.end()) return entry.path;
-    }
-    return "";
+    const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
+    const auto least_deep = [&](const auto& matches) {
+      std::string found;
+      for (const auto& entry : entries) {
+        if (matches(entry) && (found.empty() || depth(entry.path) < depth(found))) found = entry.path;
+      }
+      return found;
+    };
+    const std::string path = least_deep([&](const Entry& entry) { return entry.key == name; });
+    if (!path.empty()) return path;
+    return least_deep([&](const Entry& entry) {
+      return std::find(entry.other_names.begin(), entry.other_names.end(), name) != entry.other_names.end();
+    });
   }
 };
 
@@ -217,7 +223,7 @@ class Reader {
     for (const auto& child : node.children) {
       typename T::value_type value{};
       read_field(child, value, rule, path);
-      if (child.kind == Node::Kind::kScalar && !seen.insert(child.scalar).second) {
+      if (!rule.repeats && child.kind == Node::Kind::kScalar && !seen.insert(child.scalar).second) {
         faults_.add(child.place, path, fmt::format("got {} twice; expected it once", shown(child.scalar)));
       }
       field.push_back(std::move(value));
@@ -230,12 +236,19 @@ class Reader {
   template <MapField T>
   void read_field(const Node& node, T& field, const Rule& rule, const std::string& path) {
     if (node.kind == Node::Kind::kNull) return;  // all its lines are commented out
-    if (node.kind != Node::Kind::kMap) return refuse(node, path, "a mapping of names to strings");
+    if (node.kind != Node::Kind::kMap) {
+      return refuse(node, path,
+                    SectionMapField<T> ? "a mapping of names to mappings" : "a mapping of names to strings");
+    }
     field.clear();
     for (const auto& child : node.children) {
       const std::string name = join_key(path, child.key);
       said_.places[name] = child.place;
-      read_field(child, field[child.key], rule, name);
+      if constexpr (SectionMapField<T>) {
+        read_value(child, field[child.key], name);
+      } else {
+        read_field(child, field[child.key], rule, name);
+      }
     }
   }
 

@@ -16,6 +16,7 @@ struct Rule {
   std::string_view unit;                      // of a number
   std::vector<std::string_view> words;        // of a string: these words, or an integer within the bounds
   bool is_column = false;                     // of a string: a name, or a number from 0
+  bool repeats = false;                       // of a list: the same value may stand there twice
   const char* pattern = nullptr;              // of a string: the ECMAScript expression that the whole matches
   std::string_view form;                      // that, for people
   std::vector<std::string_view> other_names;  // what other trainers call it: for "did you mean"
@@ -41,6 +42,10 @@ struct Rule {
   Rule matching(const char* expression, std::string_view in_words) && {
     pattern = expression;
     form = in_words;
+    return std::move(*this);
+  }
+  Rule repeated() && {
+    repeats = true;
     return std::move(*this);
   }
   Rule also(std::initializer_list<std::string_view> names) && {

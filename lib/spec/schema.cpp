@@ -50,7 +50,10 @@ struct Schema {
       return schema;
     } else if constexpr (ListField<T>) {
       typename T::value_type value{};
-      return {{"type", "array"}, {"items", type_of(value, rule)}, {"uniqueItems", true}};
+      return {{"type", "array"}, {"items", type_of(value, rule)}, {"uniqueItems", !rule.repeats}};
+    } else if constexpr (SectionMapField<T>) {
+      typename T::mapped_type value{};
+      return {{"type", {"object", "null"}}, {"additionalProperties", type_of(value, rule)}};
     } else if constexpr (MapField<T>) {
       return {{"type", {"object", "null"}},
               {"additionalProperties", {{"type", {"string", "number", "boolean"}}}}};
@@ -87,6 +90,8 @@ struct Schema {
       return list;
     } else if constexpr (EnumField<T>) {
       return to_string(field);
+    } else if constexpr (MapField<T>) {
+      return Json::object();  // no map has entries by default
     } else {
       return field;
     }

@@ -39,7 +39,15 @@ concept OptionalField = OptionalTraits<T>::is;
 template <class T>
 concept ListField = ListTraits<T>::is;
 template <class T>
-concept MapField = std::is_same_v<T, std::map<std::string, std::string>>;
+struct MapTraits {
+  static constexpr bool is = false;
+};
+template <class T>
+struct MapTraits<std::map<std::string, T>> {
+  static constexpr bool is = true;
+};
+template <class T>
+concept MapField = MapTraits<T>::is;
 template <class T>
 concept EnumField = std::is_enum_v<T>;
 template <class T>
@@ -47,6 +55,8 @@ concept NumberField = std::is_same_v<T, int64_t> || std::is_same_v<T, double>;
 // A nested section: one of the spec's structs.
 template <class T>
 concept SectionField = std::is_class_v<T> && std::is_aggregate_v<T>;
+template <class T>
+concept SectionMapField = MapField<T> && SectionField<typename T::mapped_type>;
 
 // The full name of a key in a section.
 inline std::string join_key(const std::string& section, std::string_view key) {

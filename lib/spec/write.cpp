@@ -85,9 +85,12 @@ struct Writer {
       out += "]\n";
     } else if constexpr (MapField<T>) {
       out += field.empty() ? " {}\n" : "\n";
-      for (const auto& [name, value] : field) {
-        out += fmt::format("{:{}}{}: {}\n", "", 2 * depth + 2, scalar(name), scalar(value));
+      ++depth;
+      for (auto& [name, value] : field) {
+        out += fmt::format("{:{}}{}:", "", 2 * depth, scalar(name));
+        write(value);
       }
+      --depth;
     } else {
       out += fmt::format(" {}\n", scalar(field));
     }

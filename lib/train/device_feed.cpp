@@ -9,7 +9,7 @@
 namespace trainer::train {
 namespace {
 
-std::array<at::Tensor*, 6> tensors(data::TextBatch& batch) {
+std::array<at::Tensor*, 6> tensors(data::Batch& batch) {
   return {&batch.input_ids,  &batch.token_type_ids, &batch.position_ids,
           &batch.cu_seqlens, &batch.row_keys,       &batch.labels};
 }

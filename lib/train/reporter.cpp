@@ -47,7 +47,7 @@ Reporter::Reporter(const Job& job, const c10::Device& device, dist::Communicator
   if (is_main_) records_.emplace(job.output_dir / "metrics.jsonl", /*resume=*/false);
 }
 
-void Reporter::add(const at::Tensor& loss_sum, const data::TextBatch& batch, double flops) {
+void Reporter::add(const at::Tensor& loss_sum, const data::Batch& batch, double flops) {
   loss_sum_ += loss_sum;
   work_ += {static_cast<double>(batch.num_samples()), static_cast<double>(batch.num_tokens()), flops};
 }

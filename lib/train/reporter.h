@@ -26,7 +26,7 @@ class Reporter {
 
   metrics::PhaseTimes& phases() { return phases_; }
   // Every micro-batch of this rank. loss_sum: [] fp32; flops: executed, forward and backward.
-  void add(const at::Tensor& loss_sum, const data::TextBatch& batch, double flops);
+  void add(const at::Tensor& loss_sum, const data::Batch& batch, double flops);
   // Whether this step is one to log.
   bool is_due(int64_t step) const { return step % every_ == 0 || step == total_steps_; }
   // After the optimizer. num_targets: of all ranks. `log`: make a record of the steps since the last one; then it is a

@@ -79,7 +79,7 @@ void Trainer::train_step() {
     phases.start(Phase::kBackward);
     phases.move(Phase::kBackward, Phase::kSync, p_.gradient_sync.backward(scaled_loss, last));
     feed_.prefetch();
-    reporter_.add(loss_sum.detach(), micro.batch, 3 * p_.model.forward_flops(micro.batch.seqlens));
+    reporter_.add(loss_sum.detach(), micro.batch, 3 * p_.model.forward_flops(micro.batch));
   } while (!micro.last_of_step);
 
   phases.start(Phase::kOptimizer);

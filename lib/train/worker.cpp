@@ -175,7 +175,9 @@ bool run(const Job& job, report::ProgressPage& progress) {
     write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
   }
 
-  if (device.is_cuda()) choose_attention(job, model->attention_shape(), device, *communicator);
+  if (const auto attention = model->attention_shape(); attention && device.is_cuda()) {
+    choose_attention(job, *attention, device, *communicator);
+  }
 
   const auto gradient_sync =
       dist::make_gradient_sync(*communicator, job.spec.parallel, trainable(*model), model->buffers(),

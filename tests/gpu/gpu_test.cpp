@@ -41,8 +41,8 @@ at::Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, generator);
 }
 
-data::TextBatch batch_on(const c10::Device& device) {
-  data::TextBatch batch;
+data::Batch batch_on(const c10::Device& device) {
+  data::Batch batch;
   batch.seqlens = {17, 1, 40};
   const std::vector<int32_t> starts = {0, 17, 18, 58};
   batch.cu_seqlens = at::tensor(starts, at::kInt).to(device);

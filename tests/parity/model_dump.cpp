@@ -23,8 +23,8 @@ const std::map<std::string, ProblemType> kProblems = {
     {"multi_label_classification", ProblemType::kMultiLabel},
     {"regression", ProblemType::kRegression}};
 
-trainer::data::TextBatch read_batch(const trainer::model::SafetensorsFile& file) {
-  trainer::data::TextBatch batch;
+trainer::data::Batch read_batch(const trainer::model::SafetensorsFile& file) {
+  trainer::data::Batch batch;
   batch.input_ids = file.tensor("input_ids");
   if (file.tensors().contains("token_type_ids")) batch.token_type_ids = file.tensor("token_type_ids");
   batch.labels = file.tensor("labels");
@@ -39,7 +39,7 @@ trainer::data::TextBatch read_batch(const trainer::model::SafetensorsFile& file)
   return batch;
 }
 
-void dump(trainer::model::HfModel& model, const at::Tensor& logits, const trainer::data::TextBatch& batch,
+void dump(trainer::model::HfModel& model, const at::Tensor& logits, const trainer::data::Batch& batch,
           const char* output_path, const char* saved) {
   model.train();
   const at::Tensor loss_sum = model.forward(batch).loss_sum;

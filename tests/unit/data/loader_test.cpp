@@ -37,8 +37,8 @@ void require_equal(const MicroBatch& a, const MicroBatch& b) {
   REQUIRE(a.last_of_epoch == b.last_of_epoch);
   REQUIRE(a.batch.samples == b.batch.samples);
   REQUIRE(a.batch.seqlens == b.batch.seqlens);
-  for (const auto member : {&TextBatch::input_ids, &TextBatch::token_type_ids, &TextBatch::position_ids,
-                            &TextBatch::cu_seqlens, &TextBatch::row_keys, &TextBatch::labels}) {
+  for (const auto member : {&Batch::input_ids, &Batch::token_type_ids, &Batch::position_ids,
+                            &Batch::cu_seqlens, &Batch::row_keys, &Batch::labels}) {
     REQUIRE(at::equal(a.batch.*member, b.batch.*member));
   }
 }

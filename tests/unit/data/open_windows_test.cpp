@@ -38,7 +38,7 @@ WindowSets open(const Job& job) {
 std::string text_of(const TokenWindows& windows, const trainer::text::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < windows.size(); ++i) {
-    const TextBatch batch = windows.batch({i}, 0, 0, false);
+    const Batch batch = windows.batch({i}, 0, 0, false);
     for (int64_t t = 0; t < batch.num_tokens(); ++t) {
       ids.push_back(static_cast<int32_t>(batch.input_ids.const_data_ptr<int64_t>()[t]));
     }

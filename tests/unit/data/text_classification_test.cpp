@@ -8,8 +8,8 @@
 
 using Catch::Matchers::Message;
 using trainer::DataError;
+using trainer::data::Batch;
 using trainer::data::LabelReader;
-using trainer::data::TextBatch;
 using trainer::data::TextClassification;
 using trainer::data::test::encode_characters;
 using trainer::spec::DataSource;
@@ -45,7 +45,7 @@ TEST_CASE("a batch is its samples end to end") {
   const TextClassification data = open(dir.write("x.tsv", "y\ta\tb\n0\tAB\tC\n1\t\tD\n1\tE\t\n"));
   REQUIRE(data.size() == 3);
   for (int time = 0; time < 2; ++time) {  // the second from kept ids
-    const TextBatch batch = data.batch({2, 0}, 42, 3, false);
+    const Batch batch = data.batch({2, 0}, 42, 3, false);
     CHECK(values(batch.input_ids) == Longs{1, 'E', 2, 2, 1, 'A', 'B', 2, 'C', 2});
     CHECK(values(batch.token_type_ids) == Longs{0, 0, 0, 1, 0, 0, 0, 0, 1, 1});
     CHECK(values(batch.position_ids) == Longs{0, 1, 2, 3, 0, 1, 2, 3, 4, 5});
@@ -63,7 +63,7 @@ TEST_CASE("a batch is its samples end to end") {
 
 TEST_CASE("an empty batch has tensors of no elements") {
   const TemporaryDirectory dir;
-  const TextBatch batch = open(dir.write("x.tsv", "y\ta\tb\n0\tA\tB\n")).batch({}, 42, 0, false);
+  const Batch batch = open(dir.write("x.tsv", "y\ta\tb\n0\tA\tB\n")).batch({}, 42, 0, false);
   CHECK(batch.num_samples() == 0);
   CHECK(batch.num_tokens() == 0);
   CHECK(values(batch.cu_seqlens) == Longs{0});
@@ -108,7 +108,7 @@ TEST_CASE("one text without a pair, and no label") {
   DataSource source = pairs(dir.write("x.csv", "a,b\n\"x,\"\"y\",1\n"));
   source.text_pair = source.label = "";
   const TextClassification data(source, LabelReader(ProblemType::kSingleLabel, 2, {}), encode_characters);
-  const TextBatch batch = data.batch({0}, 0, 0, false);
+  const Batch batch = data.batch({0}, 0, 0, false);
   CHECK(values(batch.input_ids) == Longs{1, 'x', ',', '"', 'y', 2});
   CHECK_FALSE(batch.labels.defined());
 }

@@ -66,7 +66,7 @@ std::vector<int64_t> all_of(const Dataset& dataset) {
 TEST_CASE("consecutive windows make every token but the first a target once, after the token before it") {
   for (const int64_t n : {9, 10, 11, 12, 13, 64, 65}) {
     const TokenWindows windows(counting(n), windows_of(4));
-    const TextBatch batch = windows.batch(all_of(windows), 1, 0, false);
+    const Batch batch = windows.batch(all_of(windows), 1, 0, false);
     std::vector<int64_t> inputs(static_cast<size_t>(n - 1)), targets(static_cast<size_t>(n - 1));
     std::iota(inputs.begin(), inputs.end(), 1000);
     std::iota(targets.begin(), targets.end(), 1001);
@@ -81,7 +81,7 @@ TEST_CASE("consecutive windows make every token but the first a target once, aft
 TEST_CASE("a batch of windows is packed") {
   const TokenWindows windows(counting(12), windows_of(4));
   REQUIRE(windows.size() == 3);
-  const TextBatch batch = windows.batch({2, 0}, 7, 3, false);  // the last window is shorter
+  const Batch batch = windows.batch({2, 0}, 7, 3, false);  // the last window is shorter
   CHECK(values(batch.input_ids) == std::vector<int64_t>{1008, 1009, 1010, 1000, 1001, 1002, 1003});
   CHECK(values(batch.position_ids) == std::vector<int64_t>{0, 1, 2, 0, 1, 2, 3});
   CHECK(batch.seqlens == std::vector<int32_t>{3, 4});
@@ -92,7 +92,7 @@ TEST_CASE("a batch of windows is packed") {
   CHECK(values(batch.row_keys)[4] == static_cast<int64_t>(mix64(sample_key(7, 3, 0) + 1)));
   CHECK(windows.cost(2) == 3);
   CHECK(windows.lengths(1) == std::vector<int32_t>{4, 4, 3});
-  const TextBatch none = windows.batch({}, 7, 3, false);
+  const Batch none = windows.batch({}, 7, 3, false);
   CHECK(none.num_tokens() == 0);
   CHECK(none.cu_seqlens.size(0) == 1);
 }
@@ -103,7 +103,7 @@ TEST_CASE("separate documents are sequences of their own and the last token of e
   // 0-1 | 2 | 3-5 | 6-8 | (empty) | 9-12, windows from 0 and 6; a document begins where the second window does.
   const TokenWindows windows(counting(13, {0, 2, 3, 6, 9, 9}), options);
   REQUIRE(windows.size() == 2);
-  const TextBatch batch = windows.batch({0, 1}, 0, 0, false);
+  const Batch batch = windows.batch({0, 1}, 0, 0, false);
   CHECK(batch.seqlens == std::vector<int32_t>{2, 1, 3, 3, 3});
   CHECK(at::equal(batch.cu_seqlens, at::tensor({0, 2, 3, 6, 9, 12}, at::kInt)));
   CHECK(values(batch.position_ids) == std::vector<int64_t>{0, 1, 0, 0, 1, 2, 0, 1, 2, 0, 1, 2});
@@ -125,7 +125,7 @@ TEST_CASE("random windows are whole, differ by seed and epoch, and reach all of 
   std::set<int64_t> firsts;
   std::vector<std::vector<int64_t>> epochs;
   for (int64_t epoch = 0; epoch < 100; ++epoch) {
-    const TextBatch batch = windows.batch(all_of(windows), 5, epoch, false);
+    const Batch batch = windows.batch(all_of(windows), 5, epoch, false);
     epochs.push_back(values(batch.input_ids));
     REQUIRE(epochs.back().size() == 20);
     for (size_t w = 0; w < 20; w += 4) {

@@ -49,7 +49,7 @@ TEST_CASE("logits, losses and gradients of ragged batches equal those of transfo
   for (const Problem& problem : kProblems) {
     INFO(problem.name);
     const auto model = reference_model(problem, reference);
-    data::TextBatch batch = reference_batch(reference);
+    data::Batch batch = reference_batch(reference);
     batch.labels = reference.tensor(problem.name + ".labels");
     const Output output = model->forward(batch);
     CHECK(at::allclose(output.logits, reference.tensor(problem.name + ".logits"), 0, 1e-5));
@@ -80,7 +80,7 @@ TEST_CASE("in half precision logits and gradients stay near those of fp32") {
   for (const auto& [precision, tolerance] :
        {std::pair{spec::Precision::kBf16, 0.05}, std::pair{spec::Precision::kFp16, 0.01}}) {
     const auto model = reference_model(problem, reference, precision);
-    data::TextBatch batch = reference_batch(reference);
+    data::Batch batch = reference_batch(reference);
     batch.labels = reference.tensor(problem.name + ".labels");
     const Output output = model->forward(batch);
     CHECK(output.logits.scalar_type() == at::kFloat);
@@ -99,10 +99,10 @@ TEST_CASE("in half precision logits and gradients stay near those of fp32") {
 TEST_CASE("a sequence's logits do not depend on the batch it is in, with dropout too") {
   const SafetensorsFile reference(kReferenceBert / "reference.safetensors");
   const auto model = make_bert(tiny_job());
-  const data::TextBatch batch = reference_batch(reference);
+  const data::Batch batch = reference_batch(reference);
   const int64_t begin = batch.cu_seqlens[1].item<int64_t>(), length = batch.seqlens[1];
-  data::TextBatch one = make_batch(at::tensor({length}), batch.input_ids.narrow(0, begin, length),
-                                   batch.token_type_ids.narrow(0, begin, length));
+  data::Batch one = make_batch(at::tensor({length}), batch.input_ids.narrow(0, begin, length),
+                               batch.token_type_ids.narrow(0, begin, length));
   one.row_keys = batch.row_keys.narrow(0, begin, length);
   for (const bool training : {false, true}) {
     model->train(training);
@@ -122,7 +122,7 @@ TEST_CASE("an empty batch gives zero loss and zero gradients, even beside infini
     const at::NoGradGuard no_grad;
     model->parameters()[0].fill_(std::numeric_limits<float>::infinity());
   }
-  data::TextBatch batch =
+  data::Batch batch =
       make_batch(at::empty({0}, at::kLong), at::empty({0}, at::kLong), at::empty({0}, at::kLong));
   CHECK_FALSE(model->forward(batch).loss_sum.defined());
   batch.labels = at::empty({0}, at::kLong);
@@ -156,7 +156,9 @@ TEST_CASE("floating-point operations are those of the matrix products that are e
   // then of the 2 first tokens: (5 + 2) x (32 x 32 + 2 x 32 x 64); pooler and classifier: 2 x 32 x (32 + 3).
   const double macs =
       2 * 5 * 3 * 32 * 32 + 2 * 13 * 2 * 32 + (5 + 2) * (32 * 32 + 2 * 32 * 64) + 2 * 32 * (32 + 3);
-  CHECK(make_bert(tiny_job())->forward_flops({2, 3}) == 2 * macs);
+  data::Batch batch;
+  batch.seqlens = {2, 3};
+  CHECK(make_bert(tiny_job())->forward_flops(batch) == 2 * macs);
 }
 
 }  // namespace trainer::model

@@ -35,8 +35,8 @@ inline std::shared_ptr<Gpt> make_gpt(const Job& job) {
   return model;
 }
 
-inline data::TextBatch gpt_batch(const std::vector<int32_t>& lengths, int64_t vocab_size = 100) {
-  data::TextBatch batch;
+inline data::Batch gpt_batch(const std::vector<int32_t>& lengths, int64_t vocab_size = 100) {
+  data::Batch batch;
   std::vector<int32_t> starts{0};
   std::vector<int64_t> positions;
   for (const int32_t length : lengths) {

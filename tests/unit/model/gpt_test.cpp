@@ -16,7 +16,7 @@ namespace {
 
 using Catch::Matchers::Message;
 
-std::vector<at::Tensor> gradients_of(Gpt& model, const data::TextBatch& batch) {
+std::vector<at::Tensor> gradients_of(Gpt& model, const data::Batch& batch) {
   model.zero_grad();
   model.forward(batch).loss_sum.backward();
   std::vector<at::Tensor> gradients;
@@ -29,7 +29,7 @@ std::vector<at::Tensor> gradients_of(Gpt& model, const data::TextBatch& batch) {
 TEST_CASE("the loss is the sum of the cross-entropies of the logits at labels, padded vocabulary or not") {
   for (const bool llama : {false, true}) {
     Job job = gpt_job(llama);
-    const data::TextBatch batch = gpt_batch({5, 1, 12});
+    const data::Batch batch = gpt_batch({5, 1, 12});
     at::Tensor loss_of_padded;
     for (const int64_t multiple : {64, 1}) {
       job.spec.model.gpt.pad_vocab_to = multiple;
@@ -58,7 +58,7 @@ TEST_CASE("the loss is the sum of the cross-entropies of the logits at labels, p
 TEST_CASE(
     "what backward computes again gives gradients equal to the bit, with dropout and grad accumulation") {
   for (const bool llama : {false, true}) {
-    const data::TextBatch batch = gpt_batch({9, 1, 14});
+    const data::Batch batch = gpt_batch({9, 1, 14});
     for (const auto precision : {spec::Precision::kFp32, spec::Precision::kBf16}) {
       Job job = gpt_job(llama, 0.2);
       job.spec.train.precision = precision;
@@ -106,13 +106,12 @@ TEST_CASE("the hooks of a parameter run once a backward when blocks are computed
 TEST_CASE("a sequence's loss does not depend on the batch it is in, with dropout too") {
   for (const bool llama : {false, true}) {
     const auto model = make_gpt(gpt_job(llama, 0.1));
-    const data::TextBatch both = gpt_batch({6, 11});
-    data::TextBatch parts[2];
+    const data::Batch both = gpt_batch({6, 11});
+    data::Batch parts[2];
     for (int i = 0; i < 2; ++i) {
       const int64_t start = i == 0 ? 0 : 6, length = i == 0 ? 6 : 11;
       parts[i] = gpt_batch({static_cast<int32_t>(length)});
-      for (const auto member :
-           {&data::TextBatch::input_ids, &data::TextBatch::labels, &data::TextBatch::row_keys})
+      for (const auto member : {&data::Batch::input_ids, &data::Batch::labels, &data::Batch::row_keys})
         parts[i].*member = (both.*member).narrow(0, start, length);
     }
     for (const bool training : {false, true}) {
@@ -131,7 +130,7 @@ TEST_CASE("decoding with a cache gives the full forward's logits, for prompts of
   for (const bool llama : {false, true}) {
     const auto model = make_gpt(gpt_job(llama));
     const std::vector<int32_t> lengths = {7, 3, 12, 1};
-    const data::TextBatch batch = gpt_batch(lengths);
+    const data::Batch batch = gpt_batch(lengths);
     const at::Tensor expected = model->logits(batch);
     const auto token = [&](size_t sequence, int64_t position) {
       return batch.input_ids[batch.cu_seqlens[static_cast<int64_t>(sequence)].item<int64_t>() + position]
@@ -172,7 +171,7 @@ TEST_CASE("decoding with a cache gives the full forward's logits, for prompts of
 TEST_CASE("in half precision the loss stays near that of fp32") {
   for (const bool llama : {false, true}) {
     Job job = gpt_job(llama);
-    const data::TextBatch batch = gpt_batch({30, 20});
+    const data::Batch batch = gpt_batch({30, 20});
     const auto expected = make_gpt(job)->forward(batch).loss_sum.item<double>();
     for (const auto precision : {spec::Precision::kBf16, spec::Precision::kFp16}) {
       job.spec.train.precision = precision;
@@ -217,9 +216,11 @@ TEST_CASE("a GPT's floating-point operations are those of its matrix products, a
   // C = 32, I = 48, 2 layers, V = 100; lengths 2 and 3: N = 5, pairs = 3 + 6. By hand. GPT-2's
   // form: queries, keys, values 3 C; Llama's: 4 heads of 8 and 2 x 2; output C; MLP 2 I or 3 I.
   const double attention = 2 * 2 * 9 * 32, head = 5 * 32 * 100;
-  CHECK(make_gpt(gpt_job(false))->forward_flops({2, 3}) ==
+  data::Batch batch;
+  batch.seqlens = {2, 3};
+  CHECK(make_gpt(gpt_job(false))->forward_flops(batch) ==
         2 * (2 * 5 * 32 * (3 * 32 + 32 + 2 * 48) + attention + head));
-  CHECK(make_gpt(gpt_job(true))->forward_flops({2, 3}) ==
+  CHECK(make_gpt(gpt_job(true))->forward_flops(batch) ==
         2 * (2 * 5 * 32 * (2 * 32 + 32 + 3 * 48) + attention + head));
 }
 

@@ -30,9 +30,8 @@ inline std::shared_ptr<BertClassifier> make_bert(const Job& job) {
 }
 
 // Packed sequences of `lengths`, without labels.
-inline data::TextBatch make_batch(const at::Tensor& lengths, at::Tensor input_ids,
-                                  at::Tensor token_type_ids) {
-  data::TextBatch batch;
+inline data::Batch make_batch(const at::Tensor& lengths, at::Tensor input_ids, at::Tensor token_type_ids) {
+  data::Batch batch;
   batch.input_ids = std::move(input_ids);
   batch.token_type_ids = std::move(token_type_ids);
   std::vector<at::Tensor> positions;
@@ -47,7 +46,7 @@ inline data::TextBatch make_batch(const at::Tensor& lengths, at::Tensor input_id
   return batch;
 }
 
-inline data::TextBatch reference_batch(const SafetensorsFile& reference) {
+inline data::Batch reference_batch(const SafetensorsFile& reference) {
   return make_batch(reference.tensor("lengths"), reference.tensor("input_ids"),
                     reference.tensor("token_type_ids"));
 }
