@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/sync.h"
 
 namespace trainer {
 namespace {
@@ -41,6 +42,14 @@ size_t open_size(const Descriptor& fd, const fs::path& path) {
 }
 
 }  // namespace
+
+void sync_file(const fs::path& path) {
+  sync_path(path, O_RDONLY);
+}
+
+void sync_directory(const fs::path& path) {
+  sync_path(path, O_RDONLY | O_DIRECTORY);
+}
 
 std::string read_file(const fs::path& path) {
   const Descriptor fd = open_file(path, O_RDONLY);
@@ -80,9 +89,9 @@ void write_file_atomic(const fs::path& path, std::string_view contents) {
 
 void replace_directory(const fs::path& source, const fs::path& target) {
   for (const auto& entry : fs::recursive_directory_iterator(source)) {
-    sync_path(entry.path(), entry.is_directory() ? O_RDONLY | O_DIRECTORY : O_RDONLY);
+    entry.is_directory() ? sync_directory(entry.path()) : sync_file(entry.path());
   }
-  sync_path(source, O_RDONLY | O_DIRECTORY);
+  sync_directory(source);
   const fs::path old = target.string() + ".old";
   std::error_code error;
   fs::remove_all(old, error);
@@ -90,7 +99,7 @@ void replace_directory(const fs::path& source, const fs::path& target) {
   if (!error) fs::rename(source, target, error);
   if (error) fail<CheckpointError>("{}: cannot put into place: {}", target.string(), error.message());
   fs::remove_all(old, error);
-  sync_path(target.has_parent_path() ? target.parent_path() : fs::path("."), O_RDONLY | O_DIRECTORY);
+  sync_directory(target.has_parent_path() ? target.parent_path() : fs::path("."));
 }
 
 MappedFile::MappedFile(const fs::path& path) {

@@ -43,7 +43,10 @@ std::vector<NamedTensors> shards_of(const NamedTensors& weights, int64_t most_by
 
 void write_weights(const fs::path& directory, const NamedTensors& weights, int64_t most_shard_bytes) {
   const auto shards = shards_of(weights, most_shard_bytes);
-  if (shards.size() == 1) return write_safetensors(directory / "model.safetensors", weights);
+  if (shards.size() == 1) {
+    write_safetensors(directory / "model.safetensors", weights);
+    return;
+  }
   nlohmann::ordered_json index{{"metadata", {{"total_size", size_bytes(weights)}}}};
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/hf/safetensors.h"
+#include "model/hf/weight_files.h"
 #include "text/tokenizer.h"
 
 namespace trainer::model {

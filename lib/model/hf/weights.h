@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/hf/safetensors.h"
+#include "model/hf/weight_files.h"
 #include "model/model.h"
 
 namespace trainer::model {

@@ -6,7 +6,7 @@
 
 #include "job/job.h"
 #include "model/bert.h"
-#include "model/hf/safetensors.h"
+#include "model/hf/weight_files.h"
 #include "temporary_directory.h"
 
 // tests/data/reference_bert, what transformers computes with it (tests/parity/make/bert_reference.py), and

@@ -1,18 +1,20 @@
-#include "model/hf/safetensors.h"
+#include "tensors/safetensors.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/crc32c.h"
+#include "core/descriptor.h"
 #include "core/error.h"
 
-namespace trainer::model {
+namespace trainer::tensors {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,20 +22,11 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 constexpr size_t kDataAlignment = 64;
-constexpr const char* kIndexName = "model.safetensors.index.json";
 
 constexpr std::pair<const char*, at::ScalarType> kDtypes[] = {
     {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}, {"F64", at::kDouble},
     {"I64", at::kLong},  {"I32", at::kInt},  {"I16", at::kShort},     {"I8", at::kChar},
     {"U8", at::kByte},   {"BOOL", at::kBool}};
-
-// Null when the format has none.
-const char* dtype_name(at::ScalarType type) {
-  for (const auto& [name, known] : kDtypes) {
-    if (known == type) return name;
-  }
-  return nullptr;
-}
 
 // The header's entry `name`; `where` is "file: tensor name".
 TensorInfo parse_entry(const std::string& where, const Json& entry, size_t data_bytes) {
@@ -91,7 +84,52 @@ Json parse_header(const fs::path& path, std::string_view header) {
   fail<CheckpointError>("{}: the header is not a JSON object", path.string());
 }
 
+// Appends to a new file, in pieces that are still in the cache when they are written.
+class Writer {
+ public:
+  explicit Writer(const fs::path& path)
+      : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    if (!fd_.is_open()) fail<CheckpointError>("{}: cannot write: {}", path.string(), std::strerror(errno));
+  }
+  void write(std::string_view bytes) {
+    constexpr size_t kPiece = 1 << 18;
+    for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) {
+      const std::string_view piece = bytes.substr(0, kPiece);
+      written_.crc32c = trainer::crc32c(piece, written_.crc32c);
+      if (!write_all(fd_.get(), piece))
+        fail<CheckpointError>("{}: cannot write: {}", path_.string(), std::strerror(errno));
+      written_.size_bytes += piece.size();
+    }
+  }
+  void write(const at::Tensor& tensor) {
+    constexpr size_t kMostCopied = 32 << 20;
+    if (tensor.nbytes() == 0) return;
+    const bool as_it_is = tensor.is_cpu() && tensor.is_contiguous();
+    if (!as_it_is && tensor.dim() > 0 && tensor.size(0) > 1 && tensor.nbytes() > kMostCopied) {
+      const size_t row_bytes = tensor.nbytes() / static_cast<size_t>(tensor.size(0));
+      const auto rows = static_cast<int64_t>(std::max<size_t>(kMostCopied / row_bytes, 1));
+      for (const at::Tensor& part : tensor.split(rows)) write(part.cpu().contiguous());
+      return;
+    }
+    const at::Tensor host = as_it_is ? tensor : tensor.cpu().contiguous();
+    write({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
+  }
+  const WrittenFile& written() const { return written_; }
+
+ private:
+  fs::path path_;
+  Descriptor fd_;
+  WrittenFile written_;
+};
+
 }  // namespace
+
+const char* dtype_name(at::ScalarType type) {
+  for (const auto& [name, known] : kDtypes) {
+    if (known == type) return name;
+  }
+  return nullptr;
+}
 
 SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(std::make_shared<MappedFile>(path)) {
   const std::string_view bytes = file_->bytes();
@@ -149,52 +187,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
       const_cast<char*>(data), info.shape, [file = file_](void*) {}, info.dtype);
 }
 
-WeightFiles::WeightFiles(const fs::path& directory) {
-  const auto add = [&](const std::string& file) {
-    files_.emplace_back(directory / file);
-    return files_.size() - 1;
-  };
-  const fs::path index_path = directory / kIndexName;
-  if (fs::exists(directory / "model.safetensors")) {
-    const size_t file = add("model.safetensors");
-    for (const auto& [name, info] : files_[file].tensors()) file_of_[name] = file;
-  } else if (fs::exists(index_path)) {
-    const Json index = Json::parse(read_file(index_path), nullptr, false);
-    if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
-      fail<CheckpointError>("{}: expected JSON with an object \"weight_map\" {{tensor: file}}",
-                            index_path.string());
-    }
-    std::map<std::string, size_t> opened;
-    for (const auto& [name, value] : index["weight_map"].items()) {
-      const std::string file = value.is_string() ? value.get<std::string>() : "";
-      if (file.empty() || fs::path(file).filename() != file) {  // never leaves the directory
-        fail<CheckpointError>("{}: tensor {}: got {}; expected the name of a file beside the index",
-                              index_path.string(), name, value.dump());
-      }
-      if (!opened.contains(file)) opened[file] = add(file);
-      if (!files_[opened[file]].tensors().contains(name)) {
-        fail<CheckpointError>("{}: tensor {} is not in {}", index_path.string(), name, file);
-      }
-      file_of_[name] = opened[file];
-    }
-  } else if (fs::exists(directory / "pytorch_model.bin")) {
-    fail<CheckpointError>(
-        "{}: has pytorch_model.bin (pickle) only, expected model.safetensors; hint: convert it once in "
-        "Python: "
-        "AutoModel.from_pretrained(D).save_pretrained(D, safe_serialization=True)",
-        directory.string());
-  } else {
-    fail<SpecError>("{}: no model.safetensors and no {} in it", directory.string(), kIndexName);
-  }
-}
-
-std::vector<std::string> WeightFiles::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, file] : file_of_) names.push_back(name);
-  return names;
-}
-
-void write_safetensors(const fs::path& path, NamedTensors tensors) {
+WrittenFile write_safetensors(const fs::path& path, NamedTensors tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return std::pair(-static_cast<int64_t>(a.second.element_size()), a.first) <
            std::pair(-static_cast<int64_t>(b.second.element_size()), b.first);
@@ -216,15 +209,11 @@ void write_safetensors(const fs::path& path, NamedTensors tensors) {
   const uint64_t header_bytes = padded - sizeof(uint64_t);
   text.resize(header_bytes, ' ');
 
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor host = tensor.detach().cpu().contiguous();
-    file.write(static_cast<const char*>(host.const_data_ptr()), static_cast<std::streamsize>(host.nbytes()));
-  }
-  file.close();
-  if (!file) fail<CheckpointError>("{}: cannot write: {}", path.string(), std::strerror(errno));
+  Writer file(path);
+  file.write({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
+  file.write(text);
+  for (const auto& [name, tensor] : tensors) file.write(tensor.detach());
+  return file.written();
 }
 
-}  // namespace trainer::model
+}  // namespace trainer::tensors

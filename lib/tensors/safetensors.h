@@ -15,7 +15,7 @@
 // The safetensors format (https://github.com/huggingface/safetensors): an 8-byte little-endian header size, a
 // JSON header {name: {dtype, shape, data_offsets}}, then the tensors' bytes, row-major, without holes.
 
-namespace trainer::model {
+namespace trainer::tensors {
 
 struct TensorInfo {
   at::ScalarType dtype;
@@ -40,27 +40,18 @@ class SafetensorsFile {
   std::map<std::string, TensorInfo> tensors_;
 };
 
-// The weights of a Hugging Face directory: model.safetensors, or the shards that model.safetensors.index.json
-// names.
-class WeightFiles {
- public:
-  // Throws CheckpointError (with how to convert, when there is only a pytorch_model.bin), and SpecError when there is
-  // none, or not each that the index names.
-  explicit WeightFiles(const std::filesystem::path& directory);
-
-  std::vector<std::string> names() const;  // sorted
-  bool contains(const std::string& name) const { return file_of_.contains(name); }
-  at::Tensor tensor(const std::string& name) const { return files_[file_of_.at(name)].tensor(name); }
-
- private:
-  std::vector<SafetensorsFile> files_;
-  std::map<std::string, size_t> file_of_;
-};
-
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Writes `tensors` (any device, any strides; names distinct) with __metadata__ {"format": "pt"}, data at a
-// multiple of 64 bytes, wider types first so that each is aligned. Not atomic. Throws CheckpointError.
-void write_safetensors(const std::filesystem::path& path, NamedTensors tensors);
+// What was written, for who must know later that it is still so.
+struct WrittenFile {
+  uint64_t size_bytes = 0;
+  uint32_t crc32c = 0;
+};
 
-}  // namespace trainer::model
+// Writes `tensors` (any device, any strides; names distinct) with __metadata__ {"format": "pt"}, data at a
+// multiple of 64 bytes, wider types first so that each is aligned. Of what is not on the CPU or not contiguous, some MiB
+// at a time are copied. Not atomic, not flushed to the disk. Throws CheckpointError.
+WrittenFile write_safetensors(const std::filesystem::path& path, NamedTensors tensors);
+const char* dtype_name(at::ScalarType type);  // "F32"; null when the format has none
+
+}  // namespace trainer::tensors
