@@ -39,9 +39,10 @@ Fields progress_fields(const StepRecord& record, const Plan& plan) {
 
 std::string metric_values(const EvaluationRecord& record) {
   std::string text;
-  for (const auto& [metric, value] : record.values) {
+  for (const auto& [metric, value] : record.found.values) {
     text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", spec::to_string(metric), value);
   }
+  for (const auto& [name, value] : record.found.details) text += fmt::format("  {} {:.4g}", name, value);
   return text;
 }
 
@@ -169,7 +170,11 @@ void Console::draw() {
 }
 
 void Console::evaluation(const EvaluationRecord& record) {
-  if (is_main_) write_line(1, evaluation_line(record));
+  if (!is_main_) return;
+  write_line(1, evaluation_line(record));
+  for (const std::string& warning : record.found.warnings) {
+    log_warning("evaluation at step {}: {}", record.step, warning);
+  }
 }
 
 void Console::finish(const SummaryRecord& record) {

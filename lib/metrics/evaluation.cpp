@@ -191,8 +191,8 @@ ClassificationMetrics::ClassificationMetrics(ProblemType problem, int64_t num_la
   }
 }
 
-void ClassificationMetrics::add(const at::Tensor& logits, const at::Tensor& labels,
-                                const at::Tensor& loss_sum) {
+void ClassificationMetrics::add(const Predicted& predicted) {
+  const auto& [logits, labels, groups, loss_sum] = predicted;
   const int64_t batch = logits.size(0);
   if (batch == 0) return;
   const at::NoGradGuard no_grad;
@@ -229,14 +229,14 @@ at::Tensor ClassificationMetrics::rows() const {
   return rows_.empty() ? torch::zeros({0, 2 * num_labels_}, counts_.options()) : torch::cat(rows_);
 }
 
-std::map<Metric, double> ClassificationMetrics::compute(const at::Tensor& all_rows) const {
+Evaluation ClassificationMetrics::compute(const at::Tensor& all_rows) const {
   const at::Tensor on_host = counts_.cpu();
   const std::span<const double> counts(on_host.const_data_ptr<double>(),
                                        static_cast<size_t>(on_host.numel()));
   const auto labels = static_cast<size_t>(num_labels_);
-  std::map<Metric, double> values;
+  Evaluation evaluation;
   for (const Metric metric : wanted_) {
-    double& value = values[metric];
+    double& value = evaluation.values[metric];
     if (counts[kSamples] == 0) {
       value = kNaN;
     } else if (metric == Metric::kLoss) {
@@ -251,24 +251,39 @@ std::map<Metric, double> ClassificationMetrics::compute(const at::Tensor& all_ro
       value = multi_label(metric, counts, labels);
     }
   }
-  return values;
+  return evaluation;
 }
 
 bool is_defined(Metric metric, ProblemType problem) {
-  if (metric == Metric::kLoss) return true;
-  if (metric == Metric::kPerplexity || metric == Metric::kBitsPerByte) return false;
-  return (is_correlation(metric) || metric == Metric::kMse) == (problem == ProblemType::kRegression);
+  switch (metric) {
+    case Metric::kLoss:
+      return true;
+    case Metric::kAccuracy:
+    case Metric::kF1:
+    case Metric::kMcc:
+      return problem != ProblemType::kRegression;
+    case Metric::kPearson:
+    case Metric::kSpearman:
+    case Metric::kMse:
+      return problem == ProblemType::kRegression;
+    default:  // of other models
+      return false;
+  }
 }
 
-bool larger_is_better(Metric metric) {
+bool is_better(Metric metric, double value, double than) {
   switch (metric) {
     case Metric::kLoss:
     case Metric::kMse:
     case Metric::kPerplexity:
     case Metric::kBitsPerByte:
-      return false;
+    case Metric::kLogLoss:
+    case Metric::kNormalizedEntropy:
+      return value < than;
+    case Metric::kCalibration:
+      return std::abs(value - 1) < std::abs(than - 1);
     default:
-      return true;
+      return value > than;
   }
 }
 

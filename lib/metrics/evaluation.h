@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "spec/job_spec.h"
@@ -12,18 +13,32 @@
 
 namespace trainer::metrics {
 
+// What a model said of a batch, all on one device; B may be 0.
+struct Predicted {
+  at::Tensor logits;    // [B, L]; undefined for a language model
+  at::Tensor labels;    // as data::Batch
+  at::Tensor groups;    // [B] int64, as data::Records; or undefined
+  at::Tensor loss_sum;  // []
+};
+
+// What an evaluation found.
+struct Evaluation {
+  std::map<spec::Metric, double> values;
+  std::map<std::string, double> details;  // on how a value came about, e.g. "auc_error"
+  std::vector<std::string> warnings;      // e.g. why a value is NaN
+};
+
 // What an evaluation counts. Counts are plain fp64 sums, so that ranks sum them with one all-reduce; metrics are computed
 // from sums over all samples, never averages of averages. NaN without samples.
 class EvaluationMetrics {
  public:
   virtual ~EvaluationMetrics() = default;
-  // logits: [B, L], undefined for a language model; labels: as data::Batch; loss_sum: []; all on `device`; B may be 0.
-  // No device sync.
-  virtual void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) = 0;
+  // On the device of the counts. No device sync.
+  virtual void add(const Predicted& batch) = 0;
   at::Tensor& counts() { return counts_; }  // [K] fp64, to be summed over ranks
-  virtual at::Tensor rows() const = 0;  // [n, R] fp64, what can not be summed: to be gathered from all ranks
+  virtual at::Tensor rows() const = 0;      // [n, R], what can not be summed: to be gathered from all ranks
   // `all_rows`: rows() of all ranks, in any order. Waits for the device.
-  virtual std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const = 0;
+  virtual Evaluation compute(const at::Tensor& all_rows) const = 0;
 
  protected:
   explicit EvaluationMetrics(at::Tensor counts) : counts_(std::move(counts)) {}
@@ -48,10 +63,10 @@ class ClassificationMetrics : public EvaluationMetrics {
   ClassificationMetrics(spec::ProblemType problem, int64_t num_labels, std::vector<spec::Metric> wanted,
                         at::Device device = at::kCPU);
 
-  void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) override;
-  // [n, 2 L] predictions and labels; [0, 2 L] unless a metric needs them
+  void add(const Predicted& batch) override;
+  // [n, 2 L] fp64, predictions and labels; [0, 2 L] unless a metric needs them
   at::Tensor rows() const override;
-  std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const override;
+  Evaluation compute(const at::Tensor& all_rows) const override;
 
  private:
   spec::ProblemType problem_;
@@ -63,7 +78,8 @@ class ClassificationMetrics : public EvaluationMetrics {
 
 // Whether the metric is defined for the problem.
 bool is_defined(spec::Metric metric, spec::ProblemType problem);
-// Whether a larger value is better.
-bool larger_is_better(spec::Metric metric);
+// Whether `value` is better than `than`: larger or smaller, as the metric has it; of calibration, nearer to 1. NaN is
+// never better.
+bool is_better(spec::Metric metric, double value, double than);
 
 }  // namespace trainer::metrics

@@ -26,8 +26,14 @@ void add(Json& json, const Rates& rates, double mfu) {
 
 Json values(const EvaluationRecord& record) {
   Json json = Json::object();
-  for (const auto& [metric, value] : record.values) json[spec::to_string(metric)] = value;
+  for (const auto& [metric, value] : record.found.values) json[spec::to_string(metric)] = value;
   return json;
+}
+
+// Only where there are any.
+void add_details(Json& json, const Evaluation& found) {
+  if (!found.details.empty()) json["details"] = found.details;
+  if (!found.warnings.empty()) json["warnings"] = found.warnings;
 }
 
 Json of(const EvaluationRecord& record) {
@@ -54,16 +60,11 @@ std::string to_json(const StepRecord& record, double unix_s) {
 }
 
 std::string to_json(const EvaluationRecord& record, double unix_s) {
-  return Json({{"kind", "evaluation"},
-               {"unix_s", unix_s},
-               {"step", record.step},
-               {"epoch", record.epoch},
-               {"time_s", record.time_s},
-               {"seconds", record.seconds},
-               {"samples", record.samples},
-               {"metrics", values(record)},
-               {"best", record.best}})
-      .dump();
+  Json json = {{"kind", "evaluation"},      {"unix_s", unix_s},          {"step", record.step},
+               {"epoch", record.epoch},     {"time_s", record.time_s},   {"seconds", record.seconds},
+               {"samples", record.samples}, {"metrics", values(record)}, {"best", record.best}};
+  add_details(json, record.found);
+  return json.dump();
 }
 
 std::string to_json(const SummaryRecord& record, double unix_s) {

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "core/clock.h"
 #include "core/descriptor.h"
+#include "metrics/evaluation.h"
 #include "metrics/meters.h"
 #include "spec/job_spec.h"
 
@@ -37,7 +37,7 @@ struct EvaluationRecord {
   double time_s = 0;
   double seconds = 0;  // that it took
   int64_t samples = 0;
-  std::map<spec::Metric, double> values;
+  Evaluation found;
   bool best = false;  // so far
 };
 

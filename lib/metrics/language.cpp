@@ -22,10 +22,11 @@ LanguageMetrics::LanguageMetrics(std::vector<Metric> wanted, const at::Tensor& t
     token_bytes_ = token_bytes.to(device);
 }
 
-void LanguageMetrics::add(const at::Tensor&, const at::Tensor& labels, const at::Tensor& loss_sum) {
+void LanguageMetrics::add(const Predicted& batch) {
   const at::NoGradGuard no_grad;
+  const at::Tensor& labels = batch.labels;
   const at::Tensor is_target = labels >= 0;
-  counts_[kLossSum].add_(loss_sum);
+  counts_[kLossSum].add_(batch.loss_sum);
   counts_[kTargets].add_(is_target.sum());
   if (token_bytes_.defined()) {
     counts_[kBytes].add_((token_bytes_.index_select(0, labels.clamp_min(0)) * is_target).sum());
@@ -36,17 +37,18 @@ at::Tensor LanguageMetrics::rows() const {
   return torch::zeros({0, 1}, counts_.options());
 }
 
-std::map<Metric, double> LanguageMetrics::compute(const at::Tensor&) const {
+Evaluation LanguageMetrics::compute(const at::Tensor&) const {
   const at::Tensor on_host = counts_.cpu();
   const double* counts = on_host.const_data_ptr<double>();
   const double loss = counts[kLossSum] / counts[kTargets];  // 0 ÷ 0 is NaN
-  std::map<Metric, double> values;
+  Evaluation evaluation;
   for (const Metric metric : wanted_) {
-    values[metric] = metric == Metric::kLoss         ? loss
-                     : metric == Metric::kPerplexity ? std::exp(loss)
-                                                     : counts[kLossSum] / std::log(2.0) / counts[kBytes];
+    evaluation.values[metric] = metric == Metric::kLoss ? loss
+                                : metric == Metric::kPerplexity
+                                    ? std::exp(loss)
+                                    : counts[kLossSum] / std::log(2.0) / counts[kBytes];
   }
-  return values;
+  return evaluation;
 }
 
 }  // namespace trainer::metrics

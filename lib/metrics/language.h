@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "metrics/evaluation.h"
@@ -18,9 +17,9 @@ class LanguageMetrics : public EvaluationMetrics {
   LanguageMetrics(std::vector<spec::Metric> wanted, const at::Tensor& token_bytes,
                   at::Device device = at::kCPU);
 
-  void add(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss_sum) override;
+  void add(const Predicted& batch) override;
   at::Tensor rows() const override;
-  std::map<spec::Metric, double> compute(const at::Tensor& all_rows) const override;
+  Evaluation compute(const at::Tensor& all_rows) const override;
 
  private:
   std::vector<spec::Metric> wanted_;

@@ -15,11 +15,10 @@ BestModel::BestModel(const Job& job)
 bool BestModel::consider(const metrics::EvaluationRecord& record) {
   last_ = record;
   if (!metric_) return false;
-  const double value = record.values.at(*metric_);
+  const double value = record.found.values.at(*metric_);
   bool better = !std::isnan(value);
   if (better && best_.samples > 0) {
-    const double best = best_.values.at(*metric_);
-    better = metrics::larger_is_better(*metric_) ? value > best : value < best;
+    better = metrics::is_better(*metric_, value, best_.found.values.at(*metric_));
   }
   if (better) {
     best_ = record;

@@ -7,7 +7,7 @@
 
 namespace trainer::train {
 
-std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
+metrics::Evaluation Evaluator::run(model::Model& model) const {
   data::Loader loader(data_.validation, data::LoaderOptions::for_evaluation(job_));
   DeviceFeed feed(loader, device_);
   const auto metrics = make_evaluation_metrics(job_, data_, device_);
@@ -18,7 +18,7 @@ std::map<spec::Metric, double> Evaluator::run(model::Model& model) const {
     progress_.beat();
     const data::MicroBatch micro = feed.next();
     const model::Output output = model.forward(micro.batch);
-    metrics->add(output.logits, micro.batch.labels, output.loss_sum);
+    metrics->add({output.logits, micro.batch.labels, micro.batch.records.groups, output.loss_sum});
     if (left > 1) feed.prefetch();
   }
   model.train();

@@ -2,8 +2,6 @@
 
 #include <c10/core/Device.h>
 
-#include <algorithm>
-#include <map>
 
 #include "dist/communicator.h"
 #include "job/job.h"
@@ -21,11 +19,8 @@ class Evaluator {
             report::ProgressPage& progress)
       : job_(job), data_(data), device_(device), communicator_(communicator), progress_(progress) {}
   // A collective. Leaves the model in training mode. All ranks get the same values.
-  std::map<spec::Metric, double> run(model::Model& model) const;
-  int64_t num_samples() const {
-    const int64_t most = job_.spec.evaluation.samples, all = data_.validation->size();
-    return most > 0 ? std::min(most, all) : all;
-  }
+  metrics::Evaluation run(model::Model& model) const;
+  int64_t num_samples() const { return num_evaluation_samples(job_, data_); }
 
  private:
   const Job& job_;

@@ -9,6 +9,7 @@
 #include "data/text_classification.h"
 #include "job/gpt_config.h"
 #include "metrics/language.h"
+#include "metrics/recommender.h"
 #include "text/wordpiece/wordpiece.h"
 
 namespace trainer::train {
@@ -54,11 +55,19 @@ JobData open_job_data(const Job& job) {
   return job.spec.model.type == spec::ModelType::kGpt ? open_language(job) : open_classification(job);
 }
 
+int64_t num_evaluation_samples(const Job& job, const JobData& data) {
+  const int64_t most = job.spec.evaluation.samples, all = data.validation->size();
+  return most > 0 ? std::min(most, all) : all;
+}
+
 std::unique_ptr<metrics::EvaluationMetrics> make_evaluation_metrics(const Job& job, const JobData& data,
                                                                     c10::Device device) {
   const auto& wanted = job.spec.evaluation.metrics;
   if (job.spec.model.type == spec::ModelType::kGpt) {
     return std::make_unique<metrics::LanguageMetrics>(wanted, data.token_bytes, device);
+  }
+  if (job.spec.model.type == spec::ModelType::kRecommender) {
+    return std::make_unique<metrics::RecommenderMetrics>(wanted, num_evaluation_samples(job, data), device);
   }
   return std::make_unique<metrics::ClassificationMetrics>(job.spec.model.problem_type,
                                                           job.spec.model.num_labels, wanted, device);

@@ -22,6 +22,9 @@ struct JobData {
 // Throws DataError or SpecError with what is wrong with the files.
 JobData open_job_data(const Job& job);
 
+// How many samples an evaluation has, over all ranks. `data`: with a validation set.
+int64_t num_evaluation_samples(const Job& job, const JobData& data);
+
 // What the job's evaluations count.
 std::unique_ptr<metrics::EvaluationMetrics> make_evaluation_metrics(const Job& job, const JobData& data,
                                                                     c10::Device device);

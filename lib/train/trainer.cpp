@@ -138,7 +138,7 @@ void Trainer::evaluate() {
   const double begin_s = monotonic_s();
   {
     const Ema::Applied mean(p_.ema);
-    record.values = p_.evaluator->run(p_.model);
+    record.found = p_.evaluator->run(p_.model);
   }
   record.seconds = monotonic_s() - begin_s;
   record.time_s = reporter_.elapsed_s();

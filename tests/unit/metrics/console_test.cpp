@@ -36,19 +36,19 @@ EvaluationRecord an_evaluation() {
   record.epoch = 1;
   record.seconds = 4.125;
   record.samples = 408;
-  record.values = {{Metric::kLoss, 0.45213}, {Metric::kAccuracy, 0.8431}, {Metric::kF1, 0.88764}};
+  record.found.values = {{Metric::kLoss, 0.45213}, {Metric::kAccuracy, 0.8431}, {Metric::kF1, 0.88764}};
   record.best = true;
   return record;
 }
 
-// What `action` writes to standard output.
-std::string output_of(const std::function<void()>& action) {
+// What `action` writes to standard output, or to another descriptor.
+std::string output_of(const std::function<void()>& action, int fd = 1) {
   const TemporaryDirectory dir;
   const auto path = dir.path / "out";
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600), saved = ::dup(1);
-  ::dup2(file, 1);
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600), saved = ::dup(fd);
+  ::dup2(file, fd);
   action();
-  ::dup2(saved, 1);
+  ::dup2(saved, fd);
   ::close(saved);
   ::close(file);
   return trainer::read_file(path);
@@ -87,8 +87,21 @@ TEST_CASE("an evaluation line names every metric and says whether it is the best
         "best so "
         "far");
   record.best = false;
-  record.values = {{Metric::kSpearman, kNotMeasured}};
+  record.found.values = {{Metric::kSpearman, kNotMeasured}};
   CHECK(evaluation_line(record) == "evaluation at step 230, epoch 1: spearman nan  (408 samples in 4.1 s)");
+}
+
+TEST_CASE("an evaluation's details follow its metrics, its warnings are the main rank's") {
+  EvaluationRecord record = an_evaluation();
+  record.found = {{{Metric::kAuc, 0.5}}, {{"auc_error", 2.5e-6}}, {"predictions are constant"}};
+  record.best = false;
+  CHECK(evaluation_line(record) ==
+        "evaluation at step 230, epoch 1: auc 0.5000  auc_error 2.5e-06  (408 samples in 4.1 s)");
+  const auto warnings = [&](bool is_main) {
+    return output_of([&] { Console(Progress::kNone, {690, 3}, is_main).evaluation(record); }, 2);
+  };
+  CHECK(warnings(true) == "warning: evaluation at step 230: predictions are constant\n");
+  CHECK(warnings(false).empty());
 }
 
 TEST_CASE("the summary has evaluation, throughput, memory and the time by phase") {

@@ -46,19 +46,22 @@ std::vector<Metric> metrics_of(ProblemType problem) {
 // Splits the samples in batches of `batch` and these over `ranks` in turn, then sums as an all-reduce would.
 std::map<Metric, double> evaluate(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels,
                                   int64_t batch, int64_t ranks) {
-  std::vector<ClassificationMetrics> of_rank(static_cast<size_t>(ranks),
-                                             {problem, logits.size(1), metrics_of(problem)});
+  std::vector<ClassificationMetrics> of_rank;  // a copy would share its counts
+  for (int64_t r = 0; r < ranks; ++r) of_rank.emplace_back(problem, logits.size(1), metrics_of(problem));
   for (int64_t begin = 0, i = 0; begin < logits.size(0); begin += batch, ++i) {
     const int64_t end = std::min(begin + batch, logits.size(0));
-    of_rank[static_cast<size_t>(i % ranks)].add(logits.slice(0, begin, end), labels.slice(0, begin, end),
-                                                torch::scalar_tensor(0.5 * static_cast<double>(end - begin)));
+    of_rank[static_cast<size_t>(i % ranks)].add(
+        {logits.slice(0, begin, end),
+         labels.slice(0, begin, end),
+         {},
+         torch::scalar_tensor(0.5 * static_cast<double>(end - begin))});
   }
   std::vector<at::Tensor> rows;
   for (ClassificationMetrics& rank : of_rank) {
     rows.push_back(rank.rows());
     if (&rank != &of_rank[0]) of_rank[0].counts() += rank.counts();
   }
-  return of_rank[0].compute(torch::cat(rows));
+  return of_rank[0].compute(torch::cat(rows)).values;
 }
 
 }  // namespace
@@ -101,10 +104,10 @@ TEST_CASE("metrics of no samples are NaN, and an empty batch changes nothing") {
   for (const ProblemType problem :
        {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
     ClassificationMetrics metrics(problem, 3, metrics_of(problem));
-    metrics.add(torch::zeros({0, 3}), torch::zeros({0, 3}), torch::scalar_tensor(0.0));
+    metrics.add({torch::zeros({0, 3}), torch::zeros({0, 3}), {}, torch::scalar_tensor(0.0)});
     CHECK(metrics.counts().sum().item<double>() == 0);
     CHECK(metrics.rows().sizes() == at::IntArrayRef({0, 6}));
-    for (const auto& [metric, value] : metrics.compute(metrics.rows())) CHECK(std::isnan(value));
+    for (const auto& [metric, value] : metrics.compute(metrics.rows()).values) CHECK(std::isnan(value));
   }
 }
 
@@ -120,7 +123,7 @@ TEST_CASE("rows are kept only for a correlation") {
       {Metric::kMse, 0}, {Metric::kSpearman, 5}, {Metric::kPearson, 5}};
   for (const auto& [metric, expected] : kept) {
     ClassificationMetrics metrics(ProblemType::kRegression, 1, {metric});
-    metrics.add(torch::randn({5, 1}), torch::randn({5}), torch::scalar_tensor(1.0));
+    metrics.add({torch::randn({5, 1}), torch::randn({5}), {}, torch::scalar_tensor(1.0)});
     CHECK(metrics.rows().size(0) == expected);
   }
 }
@@ -136,11 +139,23 @@ TEST_CASE("a metric that the problem does not define is refused") {
               "loss, accuracy, f1, mcc"));
 }
 
-TEST_CASE("a smaller loss and error are better, a larger score is") {
-  using trainer::metrics::larger_is_better;
-  for (const Metric metric : {Metric::kLoss, Metric::kMse}) CHECK_FALSE(larger_is_better(metric));
-  for (const Metric metric :
-       {Metric::kAccuracy, Metric::kF1, Metric::kMcc, Metric::kPearson, Metric::kSpearman}) {
-    CHECK(larger_is_better(metric));
+TEST_CASE("a smaller loss and error are better, a larger score, a calibration nearer to 1") {
+  using trainer::metrics::is_better;
+  for (const Metric metric : {Metric::kLoss, Metric::kMse, Metric::kPerplexity, Metric::kBitsPerByte,
+                              Metric::kLogLoss, Metric::kNormalizedEntropy}) {
+    CHECK(is_better(metric, 0.1, 0.2));
+    CHECK_FALSE(is_better(metric, 0.2, 0.1));
+  }
+  for (const Metric metric : {Metric::kAccuracy, Metric::kF1, Metric::kMcc, Metric::kPearson,
+                              Metric::kSpearman, Metric::kAuc, Metric::kGroupedAuc}) {
+    CHECK(is_better(metric, 0.2, 0.1));
+    CHECK_FALSE(is_better(metric, 0.1, 0.2));
+  }
+  CHECK(is_better(Metric::kCalibration, 0.9, 1.2));
+  CHECK(is_better(Metric::kCalibration, 1.1, 0.8));
+  CHECK_FALSE(is_better(Metric::kCalibration, 0.8, 1.1));
+  for (const Metric metric : {Metric::kLoss, Metric::kAuc, Metric::kCalibration}) {
+    CHECK_FALSE(is_better(metric, std::nan(""), 0.5));
+    CHECK_FALSE(is_better(metric, 0.5, 0.5));
   }
 }

@@ -46,7 +46,7 @@ TEST_CASE("evaluations and the summary are objects too") {
   evaluation.time_s = 90;
   evaluation.seconds = 4;
   evaluation.samples = 408;
-  evaluation.values = {{Metric::kF1, 0.875}, {Metric::kLoss, 0.5}};
+  evaluation.found.values = {{Metric::kF1, 0.875}, {Metric::kLoss, 0.5}};
   evaluation.best = true;
   CHECK(
       to_json(evaluation, 2.5) ==
@@ -65,6 +65,15 @@ TEST_CASE("evaluations and the summary are objects too") {
       R"("phases_s":{"data_wait":0.0,"forward":0.0,"backward":40.0,"sync":0.0,"optimizer":0.0,"log":0.0,)"
       R"("evaluation":0.0,"checkpoint":0.0},"last":{"step":230,"epoch":1.0,"metrics":{"loss":0.5,"f1":0.875}},)"
       R"("best":null})");
+}
+
+TEST_CASE("an evaluation's details and warnings stand in its line where it has any") {
+  EvaluationRecord evaluation;
+  evaluation.samples = 4;
+  evaluation.found = {{{Metric::kAuc, trainer::metrics::kNotMeasured}}, {{"auc_error", 0.25}}, {"1 is NaN"}};
+  CHECK(to_json(evaluation, 2.5) ==
+        R"({"kind":"evaluation","unix_s":2.5,"step":0,"epoch":0.0,"time_s":0.0,"seconds":0.0,"samples":4,)"
+        R"("metrics":{"auc":null},"best":false,"details":{"auc_error":0.25},"warnings":["1 is NaN"]})");
 }
 
 TEST_CASE("a new run begins an empty file, a resumed one goes on after the last whole line") {

@@ -14,13 +14,13 @@ TEST_CASE("a language model's metrics are of all targets, whatever the batches, 
   const at::Tensor token_bytes = torch::tensor({1, 2, 4}, at::kInt);
   LanguageMetrics metrics({Metric::kLoss, Metric::kPerplexity, Metric::kBitsPerByte}, token_bytes);
   const auto add = [&](std::vector<int64_t> labels, double targets) {
-    metrics.add({}, torch::tensor(labels, at::kLong), torch::scalar_tensor(targets * std::log(3.0)));
+    metrics.add({{}, torch::tensor(labels, at::kLong), {}, torch::scalar_tensor(targets * std::log(3.0))});
   };
   add({0, 1, -100, 2}, 3);
   add({-100}, 0);
   add({2, 2}, 2);
-  metrics.add({}, torch::zeros({0}, at::kLong), torch::zeros({}));
-  const auto values = metrics.compute(metrics.rows());
+  metrics.add({{}, torch::zeros({0}, at::kLong), {}, torch::zeros({})});
+  const auto values = metrics.compute(metrics.rows()).values;
   CHECK(values.at(Metric::kLoss) == Approx(std::log(3.0)));
   CHECK(values.at(Metric::kPerplexity) == Approx(3.0));
   CHECK(values.at(Metric::kBitsPerByte) == Approx(5 * std::log2(3.0) / 15));
@@ -28,6 +28,6 @@ TEST_CASE("a language model's metrics are of all targets, whatever the batches, 
 
 TEST_CASE("a language model's metrics are NaN without targets") {
   LanguageMetrics metrics({Metric::kLoss, Metric::kPerplexity}, {});
-  metrics.add({}, torch::full({2}, -100, at::kLong), torch::zeros({}));
-  for (const auto& [metric, value] : metrics.compute(metrics.rows())) CHECK(std::isnan(value));
+  metrics.add({{}, torch::full({2}, -100, at::kLong), {}, torch::zeros({})});
+  for (const auto& [metric, value] : metrics.compute(metrics.rows()).values) CHECK(std::isnan(value));
 }

@@ -10,7 +10,7 @@ namespace {
 trainer::metrics::EvaluationRecord evaluation(Metric metric, double value) {
   trainer::metrics::EvaluationRecord record;
   record.samples = 1;
-  record.values[metric] = value;
+  record.found.values[metric] = value;
   return record;
 }
 
@@ -30,8 +30,8 @@ TEST_CASE("the best is the highest of a score, the first of equals, and never an
   CHECK_FALSE(best.consider(evaluation(Metric::kF1, 0.5)));
   CHECK(best.consider(evaluation(Metric::kF1, 0.6)));
   CHECK_FALSE(best.consider(evaluation(Metric::kF1, 0.1)));
-  CHECK(best.best().values.at(Metric::kF1) == 0.6);
-  CHECK(best.last().values.at(Metric::kF1) == 0.1);
+  CHECK(best.best().found.values.at(Metric::kF1) == 0.6);
+  CHECK(best.last().found.values.at(Metric::kF1) == 0.1);
   CHECK_FALSE(best.out_of_patience());
 }
 
