@@ -2,7 +2,6 @@
 
 #include <c10/core/Device.h>
 
-
 #include "dist/communicator.h"
 #include "job/job.h"
 #include "model/model.h"
