@@ -12,7 +12,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 InteractionParams params_of(const at::Tensor& first, const at::Tensor& embeddings, int64_t dim) {
-  return {.num_embeddings = embeddings.size(1) / dim,
+  return {.has_first = first.defined(),
+          .num_embeddings = embeddings.size(1) / dim,
           .dim = dim,
           .first = data<float>(first),
           .embeddings = data<float>(embeddings)};

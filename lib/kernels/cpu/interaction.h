@@ -14,7 +14,7 @@ int64_t interaction_scratch(int64_t n, int64_t d) {
 // A record's vectors side by side.
 TRAINER_INLINE const float* gather_vectors(const InteractionParams& p, int64_t record, float* out) {
   const float* embeddings = p.embeddings + record * p.num_embeddings * p.dim;
-  if (p.first == nullptr) return embeddings;
+  if (!p.has_first) return embeddings;
   const size_t vector_bytes = static_cast<size_t>(p.dim) * sizeof(float);
   std::memcpy(out, p.first + record * p.dim, vector_bytes);
   std::memcpy(out + p.dim, embeddings, static_cast<size_t>(p.num_embeddings) * vector_bytes);
@@ -40,7 +40,7 @@ void interaction_forward(const InteractionParams& p, T* out, int64_t first_recor
     const float* x = gather_vectors(p, record, gathered);
     T* record_out = out + record * p.columns();
     T* pairs = record_out;
-    if (p.first != nullptr) {
+    if (p.has_first) {
       copy_as(x, record_out, d);
       pairs += d;
     }
@@ -69,7 +69,7 @@ void interaction_backward(const InteractionParams& p, const T* dout, float* dfir
   for (int64_t record = first_record; record < last_record; ++record) {
     const float* x = gather_vectors(p, record, gathered);
     const T* record_dout = dout + record * p.columns();
-    const T* pairs = record_dout + (p.first != nullptr ? d : 0);
+    const T* pairs = record_dout + (p.has_first ? d : 0);
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = 0; j < i; ++j) s[i * n + j] = s[j * n + i] = to_float(*pairs++);
       s[i * n + i] = 0;
@@ -83,11 +83,11 @@ void interaction_backward(const InteractionParams& p, const T* dout, float* dfir
                                  kPanelColumns, false);
         for (int64_t i = row; i < row + rows; ++i) {
           const float* sums = tile + (i - row) * kPanelColumns;
-          if (p.first != nullptr && i == 0) {
+          if (p.has_first && i == 0) {
             float* to = dfirst + record * d + column;
             for (int64_t c = 0; c < columns; ++c) to[c] = sums[c] + to_float(record_dout[column + c]);
           } else {
-            const int64_t embedding = record * p.num_embeddings + i - (p.first != nullptr ? 1 : 0);
+            const int64_t embedding = record * p.num_embeddings + i - (p.has_first ? 1 : 0);
             copy_as(sums, dembeddings + embedding * d + column, columns);
           }
         }

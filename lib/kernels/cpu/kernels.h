@@ -100,14 +100,15 @@ struct AttentionParams {
   T* dqkv;        // as qkv, dense
 };
 
-// Dot products of all pairs of a record's vectors: `first` (null: none), then `num_embeddings`, all of `dim` floats.
+// Dot products of all pairs of a record's vectors: `first` where there is one, then `num_embeddings`, all of `dim` floats.
 struct InteractionParams {
+  bool has_first;
   int64_t num_embeddings, dim;
   const float* first;       // [records, dim]
   const float* embeddings;  // [records, num_embeddings, dim]
 
-  int64_t num_vectors() const { return num_embeddings + (first != nullptr ? 1 : 0); }
-  int64_t columns() const { return (first != nullptr ? dim : 0) + num_vectors() * (num_vectors() - 1) / 2; }
+  int64_t num_vectors() const { return num_embeddings + (has_first ? 1 : 0); }
+  int64_t columns() const { return (has_first ? dim : 0) + num_vectors() * (num_vectors() - 1) / 2; }
 };
 
 // The cross-entropy of a row of `columns` logits, of which `vocab` are classes.
