@@ -35,9 +35,9 @@ bool read_choice(const Json& object, const char* key, E& value) {
 }
 
 bool read_name(const Json& json, std::string& name) {
-  if (!json.is_string() || json.empty()) return false;
+  if (!json.is_string()) return false;
   name = json;
-  return true;
+  return !name.empty();
 }
 
 bool read_size(const Json& object, const char* key, double most, int64_t& value) {

@@ -1,5 +1,7 @@
 #include "job/recommender_config.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
@@ -15,10 +17,10 @@ using Catch::Matchers::Message;
 // Of 13 dense and 26 sparse features, with the vocabulary's rows.
 records::FeatureInfo criteo(int64_t rows = 1000) {
   records::FeatureInfo info;
-  for (int i = 1; i <= 13; ++i) info.dense.push_back("I" + std::to_string(i));
+  for (int i = 1; i <= 13; ++i) info.dense.push_back(fmt::format("I{}", i));
   for (int i = 1; i <= 26; ++i) {
-    info.sparse.push_back({"C" + std::to_string(i), i - 1});
-    info.tables.push_back({"C" + std::to_string(i), rows});
+    info.sparse.push_back({fmt::format("C{}", i), i - 1});
+    info.tables.push_back({fmt::format("C{}", i), rows});
   }
   return info;
 }
@@ -120,9 +122,9 @@ TEST_CASE("A table says what differs from the others; features may share one") {
 TEST_CASE("A config that no model can have is refused by key") {
   CHECK_THROWS_MATCHES(
       config_of("tables: {X: {rows: 3}, Y: {rows: 2, features: [q]}}"), SpecError,
-      Message("job.yaml:1:52: model.recommender.tables.X: is looked up by no feature; expected one of "
+      Message("job.yaml:1:54: model.recommender.tables.X: is looked up by no feature; expected one of "
               "data.features.sparse, or its features\n"
-              "job.yaml:1:66: model.recommender.tables.Y: is looked up by no feature; expected one of "
+              "job.yaml:1:68: model.recommender.tables.Y: is looked up by no feature; expected one of "
               "data.features.sparse\n2 faults in job.yaml"));
   CHECK_THROWS_MATCHES(
       config_of("rows: 3", {.dense = {"d"}, .sparse = {}, .tables = {}}), SpecError,
@@ -183,8 +185,7 @@ TEST_CASE("A pretrained recommender has its own shape, and must be of the data's
   other.dense = {"I1"};
   other.sparse.resize(2);
   std::string names;
-  for (int i = 1; i <= 26; ++i)
-    names += (i > 1 ? ", C" : "C") + std::to_string(i) + " in C" + std::to_string(i);
+  for (int i = 1; i <= 26; ++i) names += fmt::format("{}C{} in C{}", i > 1 ? ", " : "", i, i);
   const std::string where = dir.path.string();
   CHECK_THROWS_MATCHES(
       load_recommender_config(job, other), SpecError,
@@ -251,9 +252,9 @@ TEST_CASE("A recommender's settings without effect are warned of") {
             "job.yaml:1:110: model.recommender.cross_rank: has no effect with architecture deepfm",
             "job.yaml:1:132: model.recommender.cache_load_factor: has no effect with embedding_memory uvm",
             "job.yaml:1:155: model.recommender.embedding_memory: has no effect with CPUs",
-            "job.yaml:1:208: model.recommender.embedding_optimizer.beta1: has no effect with type sgd",
-            "job.yaml:1:220: model.recommender.embedding_optimizer.beta2: has no effect with type sgd",
-            "job.yaml:1:196: model.recommender.embedding_optimizer.eps: has no effect with type sgd",
+            "job.yaml:1:210: model.recommender.embedding_optimizer.beta1: has no effect with type sgd",
+            "job.yaml:1:222: model.recommender.embedding_optimizer.beta2: has no effect with type sgd",
+            "job.yaml:1:198: model.recommender.embedding_optimizer.eps: has no effect with type sgd",
             "job.yaml:3:25: train.clip_grad_norm: clips by the norm of the dense part's gradients; tables "
             "are not "
             "clipped"});
@@ -278,7 +279,7 @@ TEST_CASE("A recommender's parameters, tables apart, FLOPs and memory are estima
   INFO(text);
   for (const char* line : {"model      recommender, dlrm; 13 dense and 26 sparse features; bottom "
                            "13-512-256-64-16; top 367-512-256-1\n",
-                           "parameters 416,000 in 26 tables; 477,441 dense\n",
+                           "parameters 416,000 in 26 tables; 475,985 dense\n",
                            "data       train.txt (1,000 records); validation v.txt; ids by vocabulary\n",
                            "tables     rowwise_adagrad, learning rate 0.05\n", " a step\n"}) {
     CHECK(text.find(line) != std::string::npos);
