@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/delimited.h"
+#include "records/delimited.h"
 #include "data/labels.h"
 #include "job/job.h"
 #include "spec/job_spec.h"
@@ -57,7 +57,7 @@ class TextClassification final : public Dataset {
   const Sequence& sequence(int64_t sample, Sequence& scratch) const;
   void check_rows();
 
-  DelimitedFile file_;
+  records::DelimitedFile file_;
   LabelReader labels_;
   Encode encode_;
   int64_t text_ = 0;

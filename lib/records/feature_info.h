@@ -21,7 +21,8 @@ struct FeatureInfo {
   std::vector<std::string> dense;
   std::vector<SparseFeature> sparse;
   std::vector<TableInfo> tables;  // in the order of their first features
-  bool multi_hot = false;         // bags may have any number of ids; else each has one, or none that out_of_range left out
+  bool multi_hot =
+      false;  // bags may have any number of ids; else each has one, or none that out_of_range left out
   bool weighted = false;
   bool groups = false;
 };
