@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/error.h"
 #include "job/bert_config.h"
 #include "job/faults.h"
 #include "job/gpt_config.h"
 #include "job/job.h"
+#include "job/recommender_config.h"
 #include "spec/fault.h"
 
 namespace trainer {
@@ -15,9 +17,11 @@ namespace {
 // Of the job's `type` of model; its config must fit the job.
 void check_model(const Job& job, JobFaults& faults) {
   const auto& s = job.spec.model;
-  const bool is_gpt = s.type == spec::ModelType::kGpt;
+  const bool is_gpt = s.type == spec::ModelType::kGpt,
+             is_recommender = s.type == spec::ModelType::kRecommender;
   const fs::path model = s.pretrained;
   std::error_code error;
+  if (is_recommender && model.empty()) return;
   if (is_gpt && model.empty()) {
     load_gpt_config(job, faults);
     return;
@@ -30,6 +34,23 @@ void check_model(const Job& job, JobFaults& faults) {
     return std::none_of(names.begin(), names.end(),
                         [&](const char* name) { return fs::exists(model / name, error); });
   };
+  if (is_recommender) {
+    if (missing({"features.json"})) {
+      faults.add("model.pretrained", "{} has no features.json; expected a saved recommender", model.string());
+    }
+    if (s.init == spec::ModelInit::kPretrained &&
+        (missing({"model.safetensors"}) || missing({"tables.index.json"}))) {
+      faults.add("model.pretrained",
+                 "{} has no weights; expected model.safetensors and tables.index.json, or model.init: random",
+                 model.string());
+    }
+    try {
+      RecommenderConfig::load(model);
+    } catch (const SpecError& fault) {
+      faults.add("model.pretrained", "{}", fault.what());
+    }
+    return;
+  }
   if (!is_gpt && missing({"vocab.txt", "tokenizer.json"})) {
     faults.add("model.pretrained", "{} has no tokenizer; expected vocab.txt or tokenizer.json",
                model.string());
@@ -48,11 +69,13 @@ void check_model(const Job& job, JobFaults& faults) {
 }
 
 // A gpt's data may be many files: a directory, a pattern, or what the names of .bin files begin with; the worker looks
-// closer (tokens/source.h).
-void check_data(const std::string& key, const std::string& path, bool is_gpt, JobFaults& faults) {
+// closer (tokens/source.h). Prepared click records are a directory.
+void check_data(const std::string& key, const std::string& path, spec::ModelType type, JobFaults& faults) {
+  const bool is_gpt = type == spec::ModelType::kGpt;
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    if (!is_gpt) faults.add(key, "got {}, a directory; expected a file", spec::shown(path));
+    if (type == spec::ModelType::kBertClassifier)
+      faults.add(key, "got {}, a directory; expected a file", spec::shown(path));
     return;
   }
   const bool is_many = is_gpt && (path.find_first_of("*?[{") != std::string::npos ||
@@ -69,9 +92,9 @@ void check_files(const Job& job) {
   const auto& s = job.spec;
   JobFaults faults(s.said);
   const bool is_gpt = s.model.type == spec::ModelType::kGpt;
-  check_data("data.train.path", s.data.train.path, is_gpt, faults);
+  check_data("data.train.path", s.data.train.path, s.model.type, faults);
   if (!s.data.validation.path.empty()) {
-    check_data("data.validation.path", s.data.validation.path, is_gpt, faults);
+    check_data("data.validation.path", s.data.validation.path, s.model.type, faults);
   }
   check_model(job, faults);
   std::error_code error;

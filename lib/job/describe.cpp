@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/format.h"
 #include "job/estimate.h"
 #include "job/gpt_config.h"
+#include "job/recommender_config.h"
 #include "spec/enums.h"
 
 namespace trainer {
@@ -40,9 +42,41 @@ std::string world(const Job& job) {
   return text;
 }
 
+std::string recommender(const Job& job, const DataSize& size) {
+  const spec::Model& m = job.spec.model;
+  const auto c = find_recommender_config(job, size);
+  if (!c)
+    return fmt::format("recommender, {}; its features are known when the data is read",
+                       to_string(m.recommender.architecture));
+  std::string text = fmt::format("recommender, {}", to_string(c->architecture));
+  if (!m.pretrained.empty()) {
+    text += (m.init == spec::ModelInit::kRandom ? ", random weights for " : ", pretrained ") + m.pretrained;
+  }
+  text += fmt::format("; {} dense and {} sparse features", c->num_dense(), c->num_features());
+  if (!c->bottom_mlp.empty())
+    text += fmt::format("; bottom {}-{}", c->num_dense(), fmt::join(c->bottom_mlp, "-"));
+  if (c->cross_layers > 0) {
+    text += fmt::format("; {} of {}", counted(c->cross_layers, "cross layer"), c->cross_columns());
+    if (c->cross_rank > 0) text += fmt::format(", rank {}", c->cross_rank);
+  }
+  return text + fmt::format("; top {}-{}", c->top_columns(), fmt::join(c->top_mlp, "-"));
+}
+
+std::string parameters(const Estimate& e, const Job& job, const DataSize& size) {
+  std::string text = fmt::format("{}, {} of them trainable", grouped(e.parameters), grouped(e.trainable));
+  const auto c = find_recommender_config(job, size);
+  if (!e.tables || !c) return text;
+  const auto tables = counted(static_cast<int64_t>(c->tables.size()), "table");
+  if (!e.tables->knows_rows) {
+    return text + fmt::format("; {}, some with as many rows as the vocabulary will have", tables);
+  }
+  return fmt::format("{} in {}; {} dense", grouped(e.tables->parameters), tables, grouped(e.parameters));
+}
+
 std::string model(const Job& job, const DataSize& size) {
   const spec::Model& m = job.spec.model;
   const bool is_random = m.init == spec::ModelInit::kRandom;
+  if (m.type == spec::ModelType::kRecommender) return recommender(job, size);
   if (m.type != spec::ModelType::kGpt) {
     return fmt::format("{}, {} {}; {}, {}", to_string(m.type),
                        is_random ? "random weights for" : "pretrained", m.pretrained,
@@ -70,6 +104,13 @@ std::string language_data(const spec::Data& d, const DataSize& size) {
   if (d.validation_fraction > 0)
     return text + fmt::format("; validation the last {:g} of it", d.validation_fraction);
   return text + "; no validation";
+}
+
+std::string records_data(const spec::Data& d, const DataSize& size) {
+  std::string text = d.train.path;
+  if (size.samples > 0) text += fmt::format(" ({})", counted(size.samples, "record"));
+  text += d.validation.path.empty() ? "; no validation" : "; validation " + d.validation.path;
+  return text + fmt::format("; ids by {}", to_string(d.features.ids));
 }
 
 std::string data(const spec::Data& d, const DataSize& size) {
@@ -116,6 +157,13 @@ std::string optimizer(const spec::Optimizer& o, const Estimate& e) {
                             grouped(e.spared.tensors));
 }
 
+std::string tables(const Job& job) {
+  const auto& o = job.spec.model.recommender.embedding_optimizer;
+  std::string text =
+      fmt::format("{}, learning rate {:g}", to_string(o.type), o.lr.value_or(job.spec.optimizer.lr));
+  return o.weight_decay > 0 ? text + fmt::format(", weight decay {:g}", o.weight_decay) : text;
+}
+
 std::string schedule(const spec::Schedule& s) {
   std::string text(to_string(s.type));
   if (s.warmup_steps > 0) text += fmt::format(", {} of warm-up", counted(s.warmup_steps, "step"));
@@ -141,6 +189,7 @@ std::string evaluation(const Job& job) {
 
 std::string compute(const Estimate& e, const DataSize& size) {
   const std::string step = flops(e.step_flops) + " a step";
+  if (e.tables) return step;
   return size.mean_tokens > 0
              ? fmt::format("{} of {:.4g} tokens a sequence", step, e.tokens_per_sequence)
              : fmt::format("at most {}, if all sequences had {:.4g} tokens", step, e.tokens_per_sequence);
@@ -151,6 +200,10 @@ std::string memory(const Estimate& e) {
   std::string text =
       fmt::format("{} a worker = weights {} + gradients {} + optimizer {}", mebibytes(e.total_bytes()),
                   bytes(e.weight_bytes), bytes(e.gradient_bytes), bytes(e.optimizer_bytes));
+  if (e.tables) {
+    text += fmt::format(" + tables {} + their optimizer {}", bytes(e.tables->weight_bytes),
+                        bytes(e.tables->optimizer_bytes));
+  }
   if (e.mean_bytes > 0) text += fmt::format(" + mean of weights {}", bytes(e.mean_bytes));
   text += fmt::format(" + activations up to {}", mebibytes(e.activation_bytes));
   if (e.program_bytes > 0) text += fmt::format(" + program {}", bytes(e.program_bytes));
@@ -169,11 +222,14 @@ std::string describe(const Job& job, const Estimate& e, const DataSize& size, co
   row("world", world(job));
   if (!machine.empty()) row("machine", machine);
   row("model", model(job, size));
-  row("parameters", fmt::format("{}, {} of them trainable", grouped(e.parameters), grouped(e.trainable)));
-  row("data", s.model.type == spec::ModelType::kGpt ? language_data(s.data, size) : data(s.data, size));
+  row("parameters", parameters(e, job, size));
+  row("data", s.model.type == spec::ModelType::kGpt           ? language_data(s.data, size)
+              : s.model.type == spec::ModelType::kRecommender ? records_data(s.data, size)
+                                                              : data(s.data, size));
   row("train", train(job, e));
   row("batch", batch(job));
   row("optimizer", optimizer(s.optimizer, e));
+  if (e.tables) row("tables", tables(job));
   row("schedule", schedule(s.schedule));
   row("evaluation", evaluation(job));
   row("memory", memory(e));

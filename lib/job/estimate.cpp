@@ -7,6 +7,7 @@
 #include "job/bert_config.h"
 #include "job/faults.h"
 #include "job/gpt_config.h"
+#include "job/recommender_config.h"
 #include "spec/describe.h"
 
 namespace trainer {
@@ -40,6 +41,19 @@ double activation_bytes(const Job& job, const Estimate& e, const ModelCost& cost
   return beside + cost.scratch_bytes + (held + beside) / 16;  // limit() of kernels/cpu_memory.cpp
 }
 
+ModelCost cost_of(const Job& job, const DataSize& data, const Estimate& e,
+                  const std::optional<RecommenderConfig>& recommender) {
+  switch (job.spec.model.type) {
+    case spec::ModelType::kBertClassifier:
+      return bert_cost(job, e.tokens_per_sequence);
+    case spec::ModelType::kGpt:
+      return gpt_cost(job, e.tokens_per_sequence, data.tokenizer_vocab_size);
+    case spec::ModelType::kRecommender:
+      return recommender ? recommender_cost(job, *recommender) : ModelCost();
+  }
+  return {};
+}
+
 }  // namespace
 
 Estimate estimate(const Job& job, const DataSize& data) {
@@ -47,9 +61,9 @@ Estimate estimate(const Job& job, const DataSize& data) {
   const auto& train = spec.train;
   Estimate e;
   e.tokens_per_sequence = data.mean_tokens > 0 ? data.mean_tokens : static_cast<double>(spec.data.max_length);
-  const ModelCost cost = spec.model.type == spec::ModelType::kGpt
-                             ? gpt_cost(job, e.tokens_per_sequence, data.tokenizer_vocab_size)
-                             : bert_cost(job, e.tokens_per_sequence);
+  const auto recommender = find_recommender_config(job, data);
+  const ModelCost cost = cost_of(job, data, e, recommender);
+  if (recommender) e.tables = table_cost(job, *recommender);
   e.parameters = e.trainable = cost.weights.count + cost.biases_and_norms.count;
   (spec.optimizer.decay_bias_and_norm ? e.decayed : e.spared) += cost.biases_and_norms;
   e.decayed += cost.weights;

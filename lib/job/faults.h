@@ -25,6 +25,11 @@ class JobFaults {
     const auto place = said_.places.find(key);
     return place != said_.places.end() ? place->second.where : said_.file;
   }
+  // A line for Job::warnings.
+  std::string warning(const std::string& key, const std::string& text) const {
+    const std::string place = where(key);
+    return (place.empty() ? "" : place + ": ") + key + ": " + text;
+  }
   void throw_if_any() const { faults_.throw_if_any(); }
 
  private:

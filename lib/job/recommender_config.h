@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "job/estimate.h"
@@ -20,7 +23,7 @@ struct TableConfig {
   spec::Pooling pooling = spec::Pooling::kSum;
   spec::TableDtype dtype = spec::TableDtype::kFp32;
   spec::Sharding sharding = spec::Sharding::kAuto;  // kAuto: as the plan finds best
-  std::vector<int64_t> features;                    // numbers in RecommenderConfig::features; never empty
+  std::vector<int64_t> features = {};               // numbers in RecommenderConfig::features; never empty
 };
 
 struct SparseFeature {
@@ -32,11 +35,11 @@ struct SparseFeature {
 // A recommender's shape: the spec with what the data says.
 struct RecommenderConfig {
   spec::Architecture architecture = spec::Architecture::kDlrm;
-  std::vector<std::string> dense;
-  std::vector<SparseFeature> features;
-  std::vector<TableConfig> tables;
-  std::vector<int64_t> bottom_mlp;  // channels that come out of each layer, the last included; empty: no layers
-  std::vector<int64_t> top_mlp;     // ends with 1
+  std::vector<std::string> dense = {};
+  std::vector<SparseFeature> features = {};
+  std::vector<TableConfig> tables = {};
+  // Channels that come out of each layer, the last included; empty: no layers. The top ones end with 1.
+  std::vector<int64_t> bottom_mlp = {}, top_mlp = {};
   int64_t cross_layers = 0;
   int64_t cross_rank = 0;  // 0: full matrices
   double dropout = 0;
@@ -49,6 +52,45 @@ struct RecommenderConfig {
   int64_t num_dense() const { return static_cast<int64_t>(dense.size()); }
   int64_t num_features() const { return static_cast<int64_t>(features.size()); }
   int64_t pooled_columns() const;
+  int64_t cross_columns() const;  // that the cross layers and what follows them take
+  int64_t top_columns() const;    // that top_mlp takes
+  // Layers as {in, out}.
+  using Layer = std::pair<int64_t, int64_t>;
+  std::vector<Layer> bottom_layers() const;
+  std::vector<Layer> top_layers() const;
+
+  // Of the dense part.
+  ParameterCount weights() const;
+  ParameterCount biases() const;
+  // Multiply-accumulates × 2 of a forward pass of `records`; those of the dense part alone, since sums of bags multiply
+  // nothing.
+  double forward_flops(double records) const;
+  int64_t table_parameters() const;  // of tables whose rows are known
+  bool knows_rows() const;
+
+  // config.json of a saved recommender.
+  static RecommenderConfig load(const std::filesystem::path& directory);
+  std::string to_json() const;
 };
+
+class JobFaults;
+
+// The job's model over these features: its spec, or model.pretrained's config.json, which must be of the same features.
+// Adds every fault, by key.
+RecommenderConfig load_recommender_config(const Job& job, const records::FeatureInfo& info,
+                                          JobFaults& faults);
+// Throws them as SpecError.
+RecommenderConfig load_recommender_config(const Job& job, const records::FeatureInfo& info);
+
+// What data.features and model.recommender alone tell, when no file is read: names as they are said, and 0 rows of tables that
+// wait for a vocabulary. Nothing where patterns stand for columns, or columns are in the data.
+std::optional<records::FeatureInfo> said_features(const spec::JobSpec& spec);
+
+// Over `data`'s features, else over those that are said; nothing when the job's model is another one, or nothing is known.
+// Throws SpecError.
+std::optional<RecommenderConfig> find_recommender_config(const Job& job, const DataSize& data);
+
+ModelCost recommender_cost(const Job& job, const RecommenderConfig& config);
+TableCost table_cost(const Job& job, const RecommenderConfig& config);
 
 }  // namespace trainer

@@ -8,6 +8,7 @@
 
 #include "job/faults.h"
 #include "job/job.h"
+#include "job/recommender_rules.h"
 #include "spec/enums.h"
 
 namespace trainer {
@@ -27,14 +28,19 @@ class Resolver {
   Job run() {
     device();
     identity();
-    const bool is_gpt = s_.model.type == spec::ModelType::kGpt;
     only_of_type();
-    if (is_gpt) {
-      gpt();
-      text();
-    } else {
-      labels();
-      data();
+    switch (s_.model.type) {
+      case spec::ModelType::kBertClassifier:
+        labels();
+        data();
+        break;
+      case spec::ModelType::kGpt:
+        gpt();
+        text();
+        break;
+      case spec::ModelType::kRecommender:
+        resolve_recommender(s_, job_.cuda, faults_, job_.warnings);
+        break;
     }
     train();
     optimizer();
@@ -49,9 +55,7 @@ class Resolver {
  private:
   template <class... Args>
   void warn(const std::string& key, fmt::format_string<Args...> format, Args&&... args) {
-    const std::string where = faults_.where(key);
-    job_.warnings.push_back((where.empty() ? "" : where + ": ") + key + ": " +
-                            fmt::format(format, std::forward<Args>(args)...));
+    job_.warnings.push_back(faults_.warning(key, fmt::format(format, std::forward<Args>(args)...)));
   }
   bool said(const std::string& key) const { return s_.said.contains(key); }
   // Whether `key` was said by --set and `other` in the file.
@@ -105,35 +109,52 @@ class Resolver {
     job_.output_dir = s_.job.output_dir;
   }
 
-  // Keys that mean something to the other type of model only.
+  // Keys that mean something to other types of model only.
   void only_of_type() {
     using spec::ModelType;
     // A resolved spec has every key; what it leaves at its default says nothing.
     const spec::JobSpec none;
-    const auto& [m, d, t] = std::tie(s_.model, s_.data, s_.train);
+    const auto& [m, d, t, p] = std::tie(s_.model, s_.data, s_.train, s_.parallel);
+    const std::vector<ModelType> bert{ModelType::kBertClassifier}, gpt{ModelType::kGpt},
+        recommender{ModelType::kRecommender}, text{ModelType::kBertClassifier, ModelType::kGpt};
     const struct {
-      ModelType type;
+      const std::vector<ModelType>& types;
       const char* key;
       bool is_said;
     } keys[] = {
-        {ModelType::kBertClassifier, "model.num_labels", m.num_labels != none.model.num_labels},
-        {ModelType::kBertClassifier, "model.problem_type", m.problem_type != none.model.problem_type},
-        {ModelType::kBertClassifier, "model.classifier_dropout", m.classifier_dropout.has_value()},
-        {ModelType::kBertClassifier, "data.label_names", !d.label_names.empty()},
-        {ModelType::kBertClassifier, "data.truncation", d.truncation != none.data.truncation},
-        {ModelType::kBertClassifier, "data.train.text_pair", !d.train.text_pair.empty()},
-        {ModelType::kBertClassifier, "data.train.label", !d.train.label.empty()},
-        {ModelType::kBertClassifier, "train.batch_tokens", t.batch_tokens != 0},
-        {ModelType::kGpt, "model.gpt", m.gpt != none.model.gpt},
-        {ModelType::kGpt, "data.validation_fraction", d.validation_fraction != 0},
-        {ModelType::kGpt, "data.tokenizer", d.tokenizer != none.data.tokenizer},
-        {ModelType::kGpt, "data.documents", d.documents != none.data.documents},
-        {ModelType::kGpt, "data.windows", d.windows != none.data.windows},
-        {ModelType::kGpt, "train.recompute", t.recompute != none.train.recompute},
+        {bert, "model.num_labels", m.num_labels != none.model.num_labels},
+        {bert, "model.problem_type", m.problem_type != none.model.problem_type},
+        {bert, "model.classifier_dropout", m.classifier_dropout.has_value()},
+        {bert, "data.label_names", !d.label_names.empty()},
+        {bert, "data.truncation", d.truncation != none.data.truncation},
+        {bert, "data.train.text_pair", !d.train.text_pair.empty()},
+        {bert, "data.train.label", !d.train.label.empty()},
+        {bert, "train.batch_tokens", t.batch_tokens != 0},
+        {gpt, "model.gpt", m.gpt != none.model.gpt},
+        {gpt, "data.validation_fraction", d.validation_fraction != 0},
+        {gpt, "data.tokenizer", d.tokenizer != none.data.tokenizer},
+        {gpt, "data.documents", d.documents != none.data.documents},
+        {gpt, "data.windows", d.windows != none.data.windows},
+        {gpt, "train.recompute", t.recompute != none.train.recompute},
+        {text, "model.hidden_dropout", m.hidden_dropout.has_value()},
+        {text, "model.attention_dropout", m.attention_dropout.has_value()},
+        {text, "data.train.text", !d.train.text.empty()},
+        {text, "data.max_length", d.max_length != none.data.max_length},
+        {text, "train.attention", t.attention != none.train.attention},
+        {recommender, "model.recommender", m.recommender != none.model.recommender},
+        {recommender, "data.features", d.features != none.data.features},
+        {recommender, "parallel.embedding", p.embedding != none.parallel.embedding},
+        {recommender, "parallel.embedding_compression",
+         p.embedding_compression != none.parallel.embedding_compression},
+        {recommender, "parallel.embedding_memory_gb",
+         p.embedding_memory_gb != none.parallel.embedding_memory_gb},
     };
-    for (const auto& [type, key, is_said] : keys) {
-      if (type == m.type || !is_said) continue;
-      faults_.add(key, "is a key of model.type {}, and this is {}; expected nothing here", to_string(type),
+    for (const auto& [types, key, is_said] : keys) {
+      if (!is_said || std::count(types.begin(), types.end(), m.type) != 0) continue;
+      std::string names;
+      for (const ModelType type : types)
+        names += (names.empty() ? "" : " or ") + std::string(to_string(type));
+      faults_.add(key, "is a key of model.type {}, and this is {}; expected nothing here", names,
                   to_string(m.type));
     }
   }
@@ -391,28 +412,49 @@ class Resolver {
     if (e.best && std::count(e.metrics.begin(), e.metrics.end(), *e.best) == 0) e.metrics.push_back(*e.best);
   }
 
+  // The metrics that the model has, those that are computed where none are said first, and their names for messages.
+  struct Metrics {
+    std::vector<Metric> fitting;
+    int64_t num_default;
+    std::string_view model, expected;
+  };
+  Metrics fitting_metrics() const {
+    switch (s_.model.type) {
+      case spec::ModelType::kGpt:
+        return {{Metric::kLoss, Metric::kPerplexity, Metric::kBitsPerByte},
+                2,
+                "gpt",
+                "perplexity or bits_per_byte"};
+      case spec::ModelType::kRecommender:
+        return {{Metric::kLoss, Metric::kAuc, Metric::kLogLoss, Metric::kNormalizedEntropy,
+                 Metric::kCalibration, Metric::kGroupedAuc},
+                2,
+                "recommender",
+                "auc, log_loss, normalized_entropy, calibration or grouped_auc"};
+      case spec::ModelType::kBertClassifier:
+        break;
+    }
+    const std::string_view problem = to_string(s_.model.problem_type);
+    if (s_.model.problem_type == ProblemType::kRegression) {
+      return {{Metric::kLoss, Metric::kPearson, Metric::kSpearman, Metric::kMse},
+              3,
+              problem,
+              "pearson, spearman or mse"};
+    }
+    return {{Metric::kLoss, Metric::kAccuracy, Metric::kF1, Metric::kMcc}, 2, problem, "accuracy, f1 or mcc"};
+  }
+
   void metrics() {
     auto& e = s_.evaluation;
-    const bool is_gpt = s_.model.type == spec::ModelType::kGpt;
-    const bool is_regression = s_.model.problem_type == ProblemType::kRegression;
-    const std::vector<Metric> fitting =
-        is_gpt          ? std::vector{Metric::kLoss, Metric::kPerplexity, Metric::kBitsPerByte}
-        : is_regression ? std::vector{Metric::kLoss, Metric::kPearson, Metric::kSpearman, Metric::kMse}
-                        : std::vector{Metric::kLoss, Metric::kAccuracy, Metric::kF1, Metric::kMcc};
+    const Metrics model = fitting_metrics();
+    const auto& fitting = model.fitting;
     const auto check = [&](const std::string& key, Metric metric) {
       if (std::count(fitting.begin(), fitting.end(), metric) != 0) return;
-      faults_.add(key, "got {}, which {} does not have; expected loss, {}", to_string(metric),
-                  is_gpt ? "gpt" : to_string(s_.model.problem_type),
-                  is_gpt          ? "perplexity or bits_per_byte"
-                  : is_regression ? "pearson, spearman or mse"
-                                  : "accuracy, f1 or mcc");
+      faults_.add(key, "got {}, which {} does not have; expected loss, {}", to_string(metric), model.model,
+                  model.expected);
     };
     if (!said("evaluation.metrics") && e.metrics == spec::Evaluation().metrics) {
-      if (is_gpt) {
-        e.metrics = {Metric::kLoss, Metric::kPerplexity};
-      } else if (is_regression) {
-        e.metrics = {Metric::kLoss, Metric::kPearson, Metric::kSpearman};
-      }
+      e.metrics.assign(fitting.begin(), fitting.begin() + model.num_default);
     }
     for (const Metric metric : e.metrics) check("evaluation.metrics", metric);
     if (e.best) check("evaluation.best", *e.best);

@@ -4,6 +4,6 @@
 
 namespace trainer::kernels {
 
-enum class Activation : uint8_t { kNone, kGelu /* exact, by erf */, kGeluTanh };
+enum class Activation : uint8_t { kNone, kRelu, kGelu /* exact, by erf */, kGeluTanh };
 
 }  // namespace trainer::kernels

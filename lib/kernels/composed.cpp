@@ -91,12 +91,24 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   const at::Tensor y =
       at::linear(x, weight.to(x.scalar_type()), bias.defined() ? bias.to(x.scalar_type()) : at::Tensor());
   if (activation == Activation::kNone) return y;
+  if (activation == Activation::kRelu) return at::relu(y);
   return at::gelu(y, activation == Activation::kGeluTanh ? "tanh" : "none");
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {
   const auto halves = gate_up.chunk(2, 1);
   return at::silu(halves[0]) * halves[1];
+}
+
+at::Tensor dot_interaction(const at::Tensor& first, const at::Tensor& embeddings, int64_t dim,
+                           at::ScalarType dtype) {
+  const int64_t n = embeddings.size(1) / dim + (first.defined() ? 1 : 0);
+  const at::Tensor x =
+      (first.defined() ? at::cat({first, embeddings}, 1) : embeddings).view({embeddings.size(0), n, dim});
+  const at::Tensor below = at::tril_indices(n, n, -1, x.options().dtype(at::kLong));
+  const at::Tensor pairs =
+      at::bmm(x, x.transpose(1, 2)).flatten(1).index_select(1, below.select(0, 0) * n + below.select(0, 1));
+  return (first.defined() ? at::cat({first, pairs}, 1) : pairs).to(dtype);
 }
 
 }  // namespace composed

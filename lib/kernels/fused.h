@@ -23,6 +23,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor linear_of_few_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               Activation activation);
 at::Tensor swiglu(const at::Tensor& gate_up);
+at::Tensor dot_interaction(const at::Tensor& first, const at::Tensor& embeddings, int64_t dim,
+                           at::ScalarType dtype);
 at::Tensor varlen_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,
                             const Dropout& dropout);
 at::Tensor causal_attention(const at::Tensor& qkv, const std::vector<int32_t>& seqlens, int64_t num_heads,

@@ -26,6 +26,7 @@ at::Tensor linear_of_few_rows(const at::Tensor& x, const at::Tensor& weight, con
     });
   });
   if (activation == Activation::kNone) return y.to(x.scalar_type());
+  if (activation == Activation::kRelu) return at::relu(y).to(x.scalar_type());
   return at::gelu(y, activation == Activation::kGeluTanh ? "tanh" : "none").to(x.scalar_type());
 }
 

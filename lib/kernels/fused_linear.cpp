@@ -20,7 +20,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor dense = x.contiguous(), w = weight.contiguous();
     const at::Tensor b = bias ? bias->contiguous() : at::Tensor();
     const int64_t n = w.size(0), k = w.size(1);
-    const bool activates = activation != Activation::kNone;
+    // ReLU's gradient is known from what comes out of it.
+    const bool activates = activation != Activation::kNone && activation != Activation::kRelu;
     at::Tensor y = at::empty({x.size(0), n}, x.options());
     at::Tensor activated = activates ? at::empty_like(y) : at::Tensor();
     with_type(x, [&]<class T>(T) {
@@ -37,7 +38,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       });
       parallel_items(product.num_tiles(), [&](int64_t tile) { product.multiply_tile(tile); });
     });
-    context->save_for_backward({dense, w, activates ? y : at::Tensor()});
+    context->save_for_backward({dense, w, activation != Activation::kNone ? y : at::Tensor()});
     context->saved_data["activation"] = static_cast<int64_t>(activation);
     context->saved_data["has_bias"] = b.defined();
     return activates ? activated : y;

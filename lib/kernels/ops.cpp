@@ -55,6 +55,12 @@ at::Tensor swiglu(const at::Tensor& gate_up) {
   return (is_fusable(gate_up) ? fused::swiglu : composed::swiglu)(gate_up);
 }
 
+at::Tensor dot_interaction(const at::Tensor& first, const at::Tensor& embeddings, int64_t dim,
+                           at::ScalarType dtype) {
+  const bool fused = embeddings.is_cpu() && (dtype == at::kFloat || dtype == at::kBFloat16);
+  return (fused ? fused::dot_interaction : composed::dot_interaction)(first, embeddings, dim, dtype);
+}
+
 at::Tensor varlen_attention(const at::Tensor& qkv, const at::Tensor& cu_seqlens,
                             const std::vector<int32_t>& seqlens, int64_t num_heads, const Dropout& dropout) {
   if (is_fusable(qkv)) return fused::varlen_attention(qkv, seqlens, num_heads, dropout);

@@ -54,6 +54,11 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 // silu(gate) * up of gate_up [N, 2 I], the gate first (Shazeer, 2020) -> [N, I].
 at::Tensor swiglu(const at::Tensor& gate_up);
 
+// Dot products of all pairs of a record's vectors (DLRM: Naumov et al. 2019, arXiv:1906.00091): x_0 = first [B, D] (or undefined:
+// none), then embeddings [B, F D], F vectors; both fp32. Returns [first | x_i . x_j for i > j, row by row] in `dtype`.
+at::Tensor dot_interaction(const at::Tensor& first, const at::Tensor& embeddings, int64_t dim,
+                           at::ScalarType dtype);
+
 // Self-attention within each sequence, not causal. qkv: [N, 3 C], the three side by side, each of H heads;
 // cu_seqlens [B+1] int32 on qkv's device, seqlens the same on the host. softmax(q k^T / sqrt(D)), dropout on
 // it, times v. Returns [N, C] in qkv's dtype. On CUDA by LibTorch's backends (attention_backend.h), and dropout is

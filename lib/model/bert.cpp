@@ -95,9 +95,8 @@ at::Tensor BertClassifier::logits(const data::Batch& batch) const {
     };
     add_norm(linear(context, layer.attention_output.weight, layer.attention_output.bias),
              layer.attention_norm);
-    at::Tensor wide = linear(hidden.input, layer.intermediate.weight, layer.intermediate.bias,
-                             fused_activation(config_.hidden_act));
-    if (config_.hidden_act == Activation::kRelu) wide = at::relu(wide);
+    const at::Tensor wide = linear(hidden.input, layer.intermediate.weight, layer.intermediate.bias,
+                                   fused_activation(config_.hidden_act));
     add_norm(linear(wide, layer.output.weight, layer.output.bias), layer.output_norm);
   }
   // B rows only: fp32 on CPUs; on GPUs autocast casts for at::linear, as it does for transformers.

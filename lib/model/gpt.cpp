@@ -92,7 +92,6 @@ Gpt::Stream Gpt::embed(const data::Batch& batch) const {
 
 at::Tensor Gpt::mlp(const Layer& layer, const at::Tensor& x) const {
   at::Tensor wide = kernels::linear(x, layer.up.weight, layer.up.bias, fused_activation(config_.activation));
-  if (config_.activation == Activation::kRelu) wide = at::relu(wide);
   if (config_.is_gated()) wide = kernels::swiglu(wide);
   return kernels::linear(wide, layer.down.weight, layer.down.bias);
 }

@@ -27,6 +27,7 @@ kernels::Dropout dropout_of(const torch::nn::Module& module, double p, const at:
 }
 
 kernels::Activation fused_activation(spec::Activation activation) {
+  if (activation == spec::Activation::kRelu) return kernels::Activation::kRelu;
   if (activation == spec::Activation::kGelu) return kernels::Activation::kGelu;
   if (activation == spec::Activation::kGeluTanh) return kernels::Activation::kGeluTanh;
   return kernels::Activation::kNone;

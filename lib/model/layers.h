@@ -27,7 +27,7 @@ Affine add_affine(torch::nn::Module& root, const std::string& path, at::IntArray
 kernels::Dropout dropout_of(const torch::nn::Module& module, double p, const at::Tensor& row_keys,
                             uint32_t site);
 
-// What kernels::linear applies of it: nothing of ReLU and SwiGLU.
+// What kernels::linear applies of it: nothing of SwiGLU.
 kernels::Activation fused_activation(spec::Activation activation);
 
 // [] 0 that depends on every parameter, even where one is inf; their gradients are zeros. The loss of an

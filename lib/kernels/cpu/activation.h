@@ -4,6 +4,11 @@
 
 namespace trainer::kernels::TRAINER_CPU_ISA {
 
+// NaN stays NaN.
+TRAINER_INLINE Vec relu(Vec x) {
+  return x < splat(0.0F) ? splat(0.0F) : x;
+}
+
 TRAINER_INLINE Vec gelu(Vec x) {
   return x * normal(x).cumulative;
 }

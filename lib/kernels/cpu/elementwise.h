@@ -6,16 +6,24 @@ namespace trainer::kernels::TRAINER_CPU_ISA {
 
 template <class T>
 void activation_backward(Activation activation, const T* x, const T* dy, T* dx, int64_t n) {
-  if (activation == Activation::kGelu) {
+  const auto write = [&](auto gradient) __attribute__((always_inline)) {
     for_vectors(
         n, [&](int64_t i, auto load_some, auto store_some) __attribute__((always_inline)) {
-          store_some(dx + i, load_some(dy + i) * gelu_gradient(load_some(x + i)));
+          store_some(dx + i, gradient(load_some(dy + i), load_some(x + i)));
         });
-  } else {
-    for_vectors(
-        n, [&](int64_t i, auto load_some, auto store_some) __attribute__((always_inline)) {
-          store_some(dx + i, load_some(dy + i) * gelu_tanh_gradient(load_some(x + i)));
-        });
+  };
+  switch (activation) {
+    case Activation::kNone:
+      break;
+    case Activation::kRelu:
+      write([](Vec d, Vec v) __attribute__((always_inline)) { return v <= splat(0.0F) ? splat(0.0F) : d; });
+      break;
+    case Activation::kGelu:
+      write([](Vec d, Vec v) __attribute__((always_inline)) { return d * gelu_gradient(v); });
+      break;
+    case Activation::kGeluTanh:
+      write([](Vec d, Vec v) __attribute__((always_inline)) { return d * gelu_tanh_gradient(v); });
+      break;
   }
 }
 

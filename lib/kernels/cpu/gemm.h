@@ -261,12 +261,14 @@ TRAINER_INLINE void finish_tile(const GemmParams<T>& p, const float* tile, int64
           columns, [&](int64_t i, auto load_some, auto store_some) __attribute__((always_inline)) {
             Vec v = load(sums + i);
             if (p.bias != nullptr) v += load_some(p.bias + column + i);
+            if (p.activation == Activation::kRelu) v = relu(v);
             store_some(p.c + offset + i, v);
             activate(offset + i, v, store_some);
           });
     };
     switch (p.activation) {
       case Activation::kNone:
+      case Activation::kRelu:
         write([](int64_t, Vec, auto) {});
         break;
       case Activation::kGelu:

@@ -3,6 +3,7 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/interaction.h"
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/pre_norm.h"
 
@@ -22,6 +23,8 @@ constexpr TypedKernels<T> typed() {
           .swiglu_forward = swiglu_forward<T>,
           .swiglu_backward = swiglu_backward<T>,
           .cross_entropy = cross_entropy<T>,
+          .interaction_forward = interaction_forward<T>,
+          .interaction_backward = interaction_backward<T>,
           .pack_weight = pack_weight<T>,
           .pack_weight_transposed = pack_weight_transposed<T>,
           .pack_activations = pack_activations<T>,
@@ -38,6 +41,7 @@ const CpuKernels kKernels = {TRAINER_NAME(TRAINER_CPU_ISA),
                              kPanelColumns,
                              kStripRows,
                              attention_scratch,
+                             interaction_scratch,
                              typed<float>(),
                              typed<Bf16>()};
 

@@ -71,7 +71,7 @@ struct GemmParams {
   bool accumulate;    // adds to c_float
   const float* bias;  // [n], or null
   Activation activation;
-  T* activated;  // activation(c)
+  T* activated;  // activation(c); of ReLU none: c itself is after it
 };
 
 // y = x W^T + b.
@@ -100,6 +100,17 @@ struct AttentionParams {
   T* dqkv;        // as qkv, dense
 };
 
+// Dot products of all pairs of a record's vectors: `first` where there is one, then `num_embeddings`, all of `dim` floats.
+struct InteractionParams {
+  bool has_first;
+  int64_t num_embeddings, dim;
+  const float* first;       // [records, dim]
+  const float* embeddings;  // [records, num_embeddings, dim]
+
+  int64_t num_vectors() const { return num_embeddings + (has_first ? 1 : 0); }
+  int64_t columns() const { return (has_first ? dim : 0) + num_vectors() * (num_vectors() - 1) / 2; }
+};
+
 // The cross-entropy of a row of `columns` logits, of which `vocab` are classes.
 template <class T>
 struct CrossEntropyRow {
@@ -121,12 +132,18 @@ struct TypedKernels {
                             float* dbias);
   void (*dropout)(const T* x, T* y, int64_t columns, const DropoutParams&, int64_t first_row,
                   int64_t last_row);
-  // dx = dy activation'(x), over n elements.
+  // dx = dy activation'(x), over n elements; of ReLU x may be what came out of it.
   void (*activation_backward)(Activation, const T* x, const T* dy, T* dx, int64_t n);
   // A row of silu(gate) * up, [2 n] -> [n], and its gradient.
   void (*swiglu_forward)(const T* gate_up, T* y, int64_t n);
   void (*swiglu_backward)(const T* gate_up, const T* dy, T* dgate_up, int64_t n);
   float (*cross_entropy)(const CrossEntropyRow<T>&);  // returns the loss
+  // out [records, columns()] in T: `first`, then the products below the diagonal row by row. `scratch`:
+  // interaction_scratch() floats.
+  void (*interaction_forward)(const InteractionParams&, T* out, int64_t first_record, int64_t last_record,
+                              float* scratch);
+  void (*interaction_backward)(const InteractionParams&, const T* dout, float* dfirst, float* dembeddings,
+                               int64_t first_record, int64_t last_record, float* scratch);
 
   // Packs columns [panel * panel_columns, ...) of B [k, n]; a panel takes panel_columns * steps(k) floats.
   void (*pack_weight)(const float* weight, int64_t k, int64_t n, int64_t panel, float* out);  // B = weight
@@ -157,6 +174,7 @@ struct CpuKernels {
   const char* isa;
   int64_t panel_columns, strip_rows;
   int64_t (*attention_scratch)(int64_t length, int64_t head_dim);
+  int64_t (*interaction_scratch)(int64_t num_vectors, int64_t dim);
   TypedKernels<float> f32;
   TypedKernels<Bf16> bf16;
 

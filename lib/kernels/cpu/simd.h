@@ -138,6 +138,17 @@ TRAINER_INLINE float max(Vec v) {
   return result;
 }
 
+TRAINER_INLINE Vec sqrt(Vec v) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(_mm512_sqrt_ps(reinterpret_cast<__m512>(v)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vec>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
+#else
+  for (int i = 0; i < kLanes; ++i) v[i] = __builtin_sqrtf(v[i]);
+  return v;
+#endif
+}
+
 // e^x to 2 units in the last place: 2^n times a polynomial (Cephes expf). Below -87.3 it is 0 or nearly.
 TRAINER_INLINE Vec exp(Vec x) {
   x = x < splat(-87.3F) ? splat(-87.3F) : x;
@@ -204,15 +215,16 @@ TRAINER_INLINE Product multiply(UintVec a, uint32_t b) {
 #endif
 }
 
-// Dropout's random bits (philox.h) of one row come in groups of columns.
+// Random bits by place, 16 a column: of a group of columns of a row, Philox's blocks that have these words of the counter behind
+// the block's number (philox.h says which block and half is a column's).
 constexpr int64_t kGroup = 128;
-struct DropoutRow {
+struct PhiloxRow {
   uint64_t key;
-  uint32_t site, head;
+  uint32_t counter1, counter2, counter3;
 };
-TRAINER_INLINE void fill_group(const DropoutRow& row, uint32_t group, uint16_t* bits) {
+TRAINER_INLINE void philox_group(const PhiloxRow& row, uint32_t group, uint16_t* bits) {
   for (int lane = 0; lane < 16; lane += kLanes) {
-    UintVec c0, c1 = splat(row.head), c2 = splat(row.site), c3 = splat(0U);
+    UintVec c0, c1 = splat(row.counter1), c2 = splat(row.counter2), c3 = splat(row.counter3);
     for (int i = 0; i < kLanes; ++i) c0[i] = group * 16 + static_cast<uint32_t>(lane + i);
     uint32_t key0 = static_cast<uint32_t>(row.key), key1 = static_cast<uint32_t>(row.key >> 32);
     for (int round = 0; round < 10; ++round) {
@@ -232,6 +244,14 @@ TRAINER_INLINE void fill_group(const DropoutRow& row, uint32_t group, uint16_t* 
       std::memcpy(bits + word * 32 + 16 + lane, &high, sizeof high);
     }
   }
+}
+// Dropout's.
+struct DropoutRow {
+  uint64_t key;
+  uint32_t site, head;
+};
+TRAINER_INLINE void fill_group(const DropoutRow& row, uint32_t group, uint16_t* bits) {
+  philox_group({row.key, row.head, row.site, 0}, group, bits);
 }
 // 0 or scale, from bits.
 TRAINER_INLINE Vec dropout_factor(const uint16_t* bits, uint32_t threshold, float scale) {
