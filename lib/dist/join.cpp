@@ -87,10 +87,55 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const World& 
   });
 }
 
+// Its keys in the store begin with its name.
+c10::intrusive_ptr<ProcessGroup> make_group(const std::string& name, const StorePtr& store,
+                                            const World& world, const Waiting& who, bool nccl) {
+  // Gloo carries the CPU tensors of every job: counts, texts, barriers.
+  auto group =
+      c10::make_intrusive<ProcessGroup>(store, static_cast<int>(who.rank), static_cast<int>(who.size));
+  const auto prefixed = [&](const char* backend) -> StorePtr {
+    return c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, backend), store);
+  };
+  group->setBackend(c10::DeviceType::CPU, ProcessGroup::BackendType::GLOO,
+                    make_gloo(prefixed("cpu"), world, who));
+  group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
+  if (nccl) {
+    // The device of the tensors to come, which need not be local_rank's: a task may see only its own GPU.
+    const auto device = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
+    const NcclOptions options{static_cast<int>(who.rank), static_cast<int>(who.size),
+                              to_ms(who.timeout_s).count(), device};
+    auto backend =
+        collective(who, "connecting NCCL", [&] { return make_nccl_backend(prefixed("cuda"), options); });
+    group->setBackend(c10::DeviceType::CUDA, ProcessGroup::BackendType::NCCL, backend);
+    group->setDefaultBackend(ProcessGroup::BackendType::NCCL);
+  }
+  group->setGroupName(name);
+  return group;
+}
+
+class C10dPending : public Pending {
+ public:
+  C10dPending(c10::intrusive_ptr<c10d::Work> work, std::string operation, const Waiting& who)
+      : work_(std::move(work)), operation_(std::move(operation)), who_(who) {}
+  void wait() override {
+    collective(who_, operation_.c_str(), [&] { work_->wait(); });
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::string operation_;
+  Waiting who_;
+};
+
 class C10dCommunicator : public Communicator {
  public:
-  C10dCommunicator(c10::intrusive_ptr<ProcessGroup> group, StorePtr store, const Waiting& who)
-      : group_(std::move(group)), store_(std::move(store)), who_(who) {}
+  C10dCommunicator(c10::intrusive_ptr<ProcessGroup> group, StorePtr store, World world, const Waiting& who,
+                   bool nccl)
+      : group_(std::move(group)),
+        store_(std::move(store)),
+        world_(std::move(world)),
+        who_(who),
+        nccl_(nccl) {}
 
   // Destroying a backend waits for operations in flight, whose peers may be gone: not longer than kTeardown
   // here.
@@ -145,11 +190,25 @@ class C10dCommunicator : public Communicator {
     });
   }
 
+  std::unique_ptr<Pending> all_to_all_rows(at::Tensor received, at::Tensor sent,
+                                           std::vector<int64_t> received_rows, std::vector<int64_t> sent_rows,
+                                           const char* what) override {
+    std::string operation = fmt::format("all_to_all of {}", what);
+    auto work = collective(who_, operation.c_str(),
+                           [&] { return group_->alltoall_base(received, sent, received_rows, sent_rows); });
+    return std::make_unique<C10dPending>(std::move(work), std::move(operation), who_);
+  }
+
   void barrier() override {
     collective(who_, "barrier", [&] {  // on the CPU also when the job runs on CUDA
       std::vector<at::Tensor> token = {at::zeros({1})};
       group_->allreduce(token)->wait();
     });
+  }
+
+  std::unique_ptr<Communicator> channel(const std::string& name) override {
+    return std::make_unique<C10dCommunicator>(make_group(name, store_, world_, who_, nccl_), store_, world_,
+                                              who_, nccl_);
   }
 
   std::optional<int64_t> first_proposal(const std::string& key, std::optional<int64_t> proposal) override {
@@ -167,7 +226,9 @@ class C10dCommunicator : public Communicator {
 
   c10::intrusive_ptr<ProcessGroup> group_;
   StorePtr store_;
+  World world_;
   Waiting who_;
+  bool nccl_;
 };
 
 }  // namespace
@@ -184,28 +245,10 @@ std::unique_ptr<Communicator> join(const Job& job, bool agent_hosts_store) {
   const StorePtr store = connect_store(world, who, agent_hosts_store);
   roll_call(*store, world, who);
 
-  // Gloo carries the CPU tensors of every job: counts, texts, barriers.
-  auto group =
-      c10::make_intrusive<ProcessGroup>(store, static_cast<int>(who.rank), static_cast<int>(who.size));
-  const auto prefixed = [&](const char* p) -> StorePtr {
-    return c10::make_intrusive<c10d::PrefixStore>(p, store);
-  };
-  group->setBackend(c10::DeviceType::CPU, ProcessGroup::BackendType::GLOO,
-                    make_gloo(prefixed("cpu"), world, who));
-  group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
-  if (job.backend == "nccl") {
-    // The device of the tensors to come, which need not be local_rank's: a task may see only its own GPU.
-    const auto device = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
-    const NcclOptions options{static_cast<int>(who.rank), static_cast<int>(who.size),
-                              to_ms(who.timeout_s).count(), device};
-    explain_watchdog(who);
-    auto nccl =
-        collective(who, "connecting NCCL", [&] { return make_nccl_backend(prefixed("cuda"), options); });
-    group->setBackend(c10::DeviceType::CUDA, ProcessGroup::BackendType::NCCL, nccl);
-    group->setDefaultBackend(ProcessGroup::BackendType::NCCL);
-  }
-  group->setGroupName("trainer");
-  auto communicator = std::make_unique<C10dCommunicator>(std::move(group), store, who);
+  if (job.backend == "nccl") explain_watchdog(who);
+  auto communicator =
+      std::make_unique<C10dCommunicator>(make_group("trainer", store, world, who, job.backend == "nccl"),
+                                         store, world, who, job.backend == "nccl");
   communicator->barrier();  // a rank that could not connect is found here, not in the first step
   return communicator;
 }

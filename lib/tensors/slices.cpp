@@ -59,7 +59,7 @@ WrittenSlices write_slices(const fs::path& directory, const std::string& stem, i
   const std::string file = fmt::format("{}-{}-of-{}.safetensors", stem, rank, size);
   for (const Slice& slice : slices) {
     check(slice);
-    if ((slice.replicated && rank != 0) || slice.tensor.numel() == 0) continue;
+    if (slice.is_copy || slice.tensor.numel() == 0) continue;
     const auto block = slice.tensor.sizes().vec();
     const std::string key = block == slice.shape
                                 ? slice.name

@@ -24,7 +24,7 @@ struct Slice {
   std::vector<int64_t> shape;  // of the whole
   int64_t row_begin = 0, col_begin = 0;
   at::Tensor tensor;        // the block's storage itself, of as many dimensions; written from, read into
-  bool replicated = false;  // every rank holds the same: the first writes it, all read it
+  bool is_copy = false;     // another rank writes the same block; here it is only read into
 };
 
 struct WrittenSlices {

@@ -54,3 +54,40 @@ TEST_CASE("of several proposals all ranks see the first") {
 TEST_CASE("a job of one rank needs no store") {
   CHECK(dist::join(test::job_of(0, 1, 1), false)->size() == 1);
 }
+
+TEST_CASE("rows go to every rank, in any number, beside those of a channel that is used in another order") {
+  // Rank r sends to rank d the row [10 r + d, 0] d + r times, less one: 0 rows between some.
+  std::vector<at::Tensor> received(3), other(3);
+  const auto errors = run_ranks(3, [&](dist::Communicator& c) {
+    const auto r = static_cast<size_t>(c.rank());
+    const auto channel = c.channel("rows");
+    std::vector<int64_t> sent, from;
+    std::vector<at::Tensor> rows;
+    for (int64_t d = 0; d < 3; ++d) {
+      sent.push_back(std::max<int64_t>(0, d + c.rank() - 1));
+      from.push_back(sent.back());
+      rows.push_back(at::tensor({10 * c.rank() + d, int64_t{0}}, at::kLong).expand({sent.back(), 2}));
+    }
+    received[r] = at::empty({from[0] + from[1] + from[2], 2}, at::kLong);
+    other[r] = at::empty({3}, at::kInt);
+    const auto on_channel = [&] {
+      return channel->all_to_all_rows(other[r], at::full({3}, c.rank(), at::kInt), {1, 1, 1}, {1, 1, 1},
+                                      "numbers");
+    };
+    // The channel's may begin before or after those here, and end in any order.
+    std::unique_ptr<dist::Pending> first;
+    if (c.rank() == 0) first = on_channel();
+    const auto pending = c.all_to_all_rows(received[r], at::cat(rows), from, sent, "rows");
+    if (c.rank() != 0) first = on_channel();
+    if (c.rank() == 2) pending->wait();
+    first->wait();
+    if (c.rank() != 2) pending->wait();
+    const auto nothing = c.all_to_all_rows(at::empty({0}), at::empty({0}), {0, 0, 0}, {0, 0, 0}, "nothing");
+    nothing->wait();
+  });
+  CHECK(errors == Errors(3));
+  CHECK(received[0].select(1, 0).equal(at::tensor({20}, at::kLong)));
+  CHECK(received[1].select(1, 0).equal(at::tensor({11, 21, 21}, at::kLong)));
+  CHECK(received[2].select(1, 0).equal(at::tensor({2, 12, 12, 22, 22, 22}, at::kLong)));
+  for (const at::Tensor& o : other) CHECK(o.equal(at::tensor({0, 1, 2}, at::kInt)));
+}

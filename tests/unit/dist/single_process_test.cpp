@@ -18,6 +18,9 @@ TEST_CASE("one process: every collective is the identity") {
   c->barrier();
   CHECK(t.equal(at::arange(6).reshape({3, 2})));
   CHECK(c->all_gather_rows(t).equal(t));
+  const at::Tensor received = at::empty({3, 2}, at::kLong);
+  c->channel("rows")->all_to_all_rows(received, t, {3}, {3}, "rows")->wait();
+  CHECK(received.equal(t));
   CHECK_FALSE(c->first_proposal("step", std::nullopt));
   CHECK(c->first_proposal("step", 7) == 7);
   CHECK(c->first_proposal("step", 8) == 7);

@@ -27,9 +27,9 @@ std::vector<Slice> split(const at::Tensor& weight, const at::Tensor& sum, int64_
   if (by_rows) {
     slices.push_back({"C1.sum", sum.sizes().vec(), begin, 0, sum.narrow(0, begin, size)});
   } else {
-    slices.push_back({"C1.sum", sum.sizes().vec(), 0, 0, sum, true});
+    slices.push_back({"C1.sum", sum.sizes().vec(), 0, 0, sum, rank != 0});
   }
-  slices.push_back({"step", {}, 0, 0, at::scalar_tensor(7, at::kLong), true});
+  slices.push_back({"step", {}, 0, 0, at::scalar_tensor(7, at::kLong), rank != 0});
   return slices;
 }
 
