@@ -22,13 +22,12 @@ int check(const TorchCommand& command) {
 
   const train::JobData data = train::open_job_data(job);
   const data::Loader loader(data.train, data::LoaderOptions::for_training(job));
-  double tokens = 0;
-  for (const int32_t length : data.train->lengths(machine.cores)) tokens += length;
-  const DataSize size{.samples = data.train->size(),
-                      .mean_tokens = tokens / static_cast<double>(data.train->size()),
-                      .steps = loader.total_steps(job.spec.train),
-                      .tokenizer_vocab_size = data.tokenizer.vocab_size};
-  const std::string warning = model::check_weights(job, data.tokenizer).warning(job.spec.model.type);
+  DataSize size = train::data_size(data, data.train->size(), loader.total_steps(job.spec.train));
+  if (job.spec.model.type != spec::ModelType::kRecommender) {
+    for (const int32_t length : data.train->lengths(machine.cores)) size.mean_tokens += length;
+    size.mean_tokens /= static_cast<double>(size.samples);
+  }
+  const std::string warning = model::check_weights(job, data.info).warning(job.spec.model.type);
   // Not as a line of the log, which may be lost: main() fails without it.
   fmt::print("{}\n", describe(job, estimate(job, size), size, hardware::describe(machine)));
   if (!warning.empty()) log_warning("{}", warning);

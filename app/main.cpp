@@ -89,10 +89,13 @@ int main(int argc, char** argv) {
       "128+N killed by signal N.");
   std::function<int()> command;
   trainer::app::add_run(cli, command);
+  trainer::app::add_eval(cli, command);
+  trainer::app::add_predict(cli, command);
   const auto take_program = trainer::app::add_launch(cli, command);
   trainer::app::add_check(cli, command);
   trainer::app::add_prepare(cli, command);
   trainer::app::add_generate(cli, command);
+  trainer::app::add_checkpoint(cli, command);
   trainer::app::add_schema(cli, command);
   trainer::app::add_init(cli, command);
   std::vector<std::string> arguments(argv + 1, argv + argc);

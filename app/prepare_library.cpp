@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "core/log.h"
+#include "records/prepare.h"
 #include "report_error.h"
 #include "tokens/prepare.h"
 #include "torch_library.h"
@@ -29,18 +30,32 @@ void stop_on_signals() {
   }
 }
 
-}  // namespace
-
-extern "C" int trainer_prepare_main(const trainer::tokens::PrepareOptions* options) noexcept {
+// `prepare` with the signals' flag; the exit code.
+template <class Prepare>
+int guarded(const std::string& output, const Prepare& prepare) {
   try {
     stop_on_signals();
-    if (trainer::tokens::prepare(*options, stop)) return 0;
+    if (prepare()) return 0;
     trainer::write_line(
         2, fmt::format("stopped by signal {}: nothing of {} is written, what was there is as it was",
-                       static_cast<int>(stopped_by), options->output));
+                       static_cast<int>(stopped_by), output));
     constexpr int kSignal = 128;
     return kSignal + stopped_by;
   } catch (...) {
     return trainer::app::report_error();
   }
+}
+
+}  // namespace
+
+extern "C" int trainer_prepare_main(const trainer::tokens::PrepareOptions* options) noexcept {
+  return guarded(options->output, [&] { return trainer::tokens::prepare(*options, stop); });
+}
+
+extern "C" int trainer_prepare_records_main(const trainer::records::PrepareOptions* options) noexcept {
+  return guarded(options->output, [&] { return trainer::records::prepare(*options, stop); });
+}
+
+extern "C" int trainer_prepare_synthetic_main(const trainer::records::SyntheticOptions* options) noexcept {
+  return guarded(options->output, [&] { return trainer::records::prepare_synthetic(*options, stop); });
 }

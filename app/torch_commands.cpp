@@ -26,8 +26,8 @@ namespace {
   report::report_crashes(progress.page());
   int code = 0;
   try {
-    code = static_cast<int>(
-        train::run_worker(spec::load(command.job_path, command.overrides), command.world, progress.page()));
+    code = static_cast<int>(train::run_worker(spec::load(command.job_path, command.overrides), command.world,
+                                              command.task, progress.page()));
   } catch (const std::exception& error) {
     const int64_t step = progress.page().step;
     code = report::report_worker_error(error, step > 0 ? std::optional(step) : std::nullopt);
@@ -43,6 +43,14 @@ extern "C" int trainer_torch_main(const trainer::app::TorchCommand* command) noe
   try {
     if (command->name == "worker") trainer::app::run_worker_and_exit(*command);
     return trainer::app::check(*command);
+  } catch (...) {
+    return trainer::app::report_error();
+  }
+}
+
+extern "C" int trainer_checkpoint_main(const trainer::app::CheckpointRequest* request) noexcept {
+  try {
+    return trainer::app::run_checkpoint(*request);
   } catch (...) {
     return trainer::app::report_error();
   }

@@ -23,12 +23,26 @@ int run_prepare(const tokens::PrepareOptions& options) {
                                               load_library)(&options);
 }
 
+int run_prepare(const records::PrepareOptions& options) {
+  return find<decltype(trainer_prepare_records_main)>("libtrainer_prepare.so", "trainer_prepare_records_main",
+                                                      load_library)(&options);
+}
+
+int run_prepare(const records::SyntheticOptions& options) {
+  return find<decltype(trainer_prepare_synthetic_main)>(
+      "libtrainer_prepare.so", "trainer_prepare_synthetic_main", load_library)(&options);
+}
+
 int run_torch_command(const TorchCommand& command) {
   return find<decltype(trainer_torch_main)>("libtrainer_torch.so", "trainer_torch_main")(&command);
 }
 
 int run_generate(const GenerateRequest& request) {
   return find<decltype(trainer_generate_main)>("libtrainer_torch.so", "trainer_generate_main")(&request);
+}
+
+int run_checkpoint_command(const CheckpointRequest& request) {
+  return find<decltype(trainer_checkpoint_main)>("libtrainer_torch.so", "trainer_checkpoint_main")(&request);
 }
 
 int serve_store() {

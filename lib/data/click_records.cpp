@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/parallel_for.h"
+#include "data/hash.h"
 
 namespace trainer::data {
 
@@ -25,7 +26,8 @@ std::vector<int32_t> ClickRecords::lengths(int64_t num_threads) const {
   return lengths;
 }
 
-Batch ClickRecords::batch(const std::vector<int64_t>& samples, uint64_t, int64_t, bool pinned) const {
+Batch ClickRecords::batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                          bool pinned) const {
   const records::RowLayout& layout = records_->layout();
   const records::Gather gather(*records_, samples);
   const auto num_rows = static_cast<int64_t>(samples.size());
@@ -33,6 +35,9 @@ Batch ClickRecords::batch(const std::vector<int64_t>& samples, uint64_t, int64_t
   Batch batch;
   batch.samples = samples;
   batch.labels = at::empty({num_rows}, options.dtype(at::kFloat));
+  batch.row_keys = at::empty({num_rows}, options.dtype(at::kLong));
+  auto* keys = batch.row_keys.mutable_data_ptr<int64_t>();
+  for (const int64_t sample : samples) *keys++ = static_cast<int64_t>(mix64(sample_key(seed, epoch, sample)));
   Records& to = batch.records;
   to.dense = at::empty({num_rows, layout.num_dense}, options.dtype(at::kFloat));
   to.ids = at::empty({gather.num_ids()}, options.dtype(at::kLong));
@@ -51,6 +56,7 @@ Batch ClickRecords::batch(const std::vector<int64_t>& samples, uint64_t, int64_t
     pointers.groups = to.groups.mutable_data_ptr<int64_t>();
   }
   gather.write(pointers);
+  if (!layout.labels) batch.labels = at::Tensor();  // not zeros, which would be clicks that did not happen
   check_ids(batch);
   return batch;
 }

@@ -22,7 +22,7 @@ class ClickRecords final : public Dataset {
   int64_t cost(int64_t sample) const override;
   std::vector<int32_t> lengths(int64_t num_threads) const override;
   int64_t targets(int64_t, uint64_t, int64_t) const override { return 1; }
-  // Labels, records and samples alone. Throws DataError when a file's ids are not rows of its tables.
+  // Labels, records, samples and a row key for each. Throws DataError when a file's ids are not rows of its tables.
   Batch batch(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch, bool pinned) const override;
   std::string where(int64_t sample) const override { return records_->where(sample); }
   uint64_t fingerprint() const override { return records_->fingerprint(); }

@@ -225,7 +225,10 @@ WindowSets open_windows(const Job& job, const std::shared_ptr<const Tokenizer>& 
           "data.validation.path: got text, and no tokenizer is known; expected tokens, or data.tokenizer");
     }
     sets.validation = std::make_shared<const TokenWindows>(
-        open_stream(job, data.validation, tokenizer.get(), vocab_size, num_threads), of_validation);
+        data.validation == data.train
+            ? stream
+            : open_stream(job, data.validation, tokenizer.get(), vocab_size, num_threads),
+        of_validation);
   } else if (data.validation_fraction > 0) {
     options.end = of_validation.begin = tokens::validation_begin(*stream, data.validation_fraction);
     if (const int64_t kept = stream->size() - of_validation.begin; kept <= data.max_length) {

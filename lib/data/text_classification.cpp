@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <string>
 
@@ -16,15 +17,27 @@ namespace {
 
 constexpr size_t kKeepBelowBytes = size_t{256} << 20;  // files; their ids take about as much memory
 
+// By name or number.
+bool has_column(const records::DelimitedFile& file, std::string_view name) {
+  const auto& columns = file.columns();
+  if (std::find(columns.begin(), columns.end(), name) != columns.end()) return true;
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc() && end == name.data() + name.size() && number < columns.size();
+}
+
 }  // namespace
 
-TextClassification::TextClassification(const spec::DataSource& source, LabelReader labels, Encode encode)
+TextClassification::TextClassification(const spec::DataSource& source, LabelReader labels, Encode encode,
+                                       bool needs_labels)
     : file_(source.path, source.format, source.quoting, source.header),
       labels_(std::move(labels)),
       encode_(std::move(encode)) {
   text_ = file_.column(source.text);
   if (!source.text_pair.empty()) pair_ = file_.column(source.text_pair);
-  if (!source.label.empty()) label_ = file_.column(source.label);
+  if (!source.label.empty() && (needs_labels || has_column(file_, source.label))) {
+    label_ = file_.column(source.label);
+  }
   if (size() == 0) fail<DataError>("{}: has no rows", file_.path());
   check_rows();
   if (file_.bytes().size() < kKeepBelowBytes) {

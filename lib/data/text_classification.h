@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "records/delimited.h"
 #include "data/labels.h"
 #include "job/job.h"
+#include "records/delimited.h"
 #include "spec/job_spec.h"
 #include "text/wordpiece/wordpiece.h"
 
@@ -27,9 +27,10 @@ class TextClassification final : public Dataset {
   // Must be thread-safe.
   using Encode = std::function<text::Encoding(const text::TextPair&)>;
 
-  // Reads every label, so that a bad one is found before training. An empty source.label: no labels.
-  // Throws DataError naming file, line and column.
-  TextClassification(const spec::DataSource& source, LabelReader labels, Encode encode);
+  // Reads every label, so that a bad one is found before training. An empty source.label: no labels; !needs_labels:
+  // none either where the file has no such column. Throws DataError naming file, line and column.
+  TextClassification(const spec::DataSource& source, LabelReader labels, Encode encode,
+                     bool needs_labels = true);
   ~TextClassification() override;
 
   int64_t size() const override { return file_.num_rows(); }
@@ -68,6 +69,7 @@ class TextClassification final : public Dataset {
 
 // The job's dataset for data.train or data.validation.
 std::shared_ptr<const TextClassification> open_text_classification(
-    const Job& job, const spec::DataSource& source, std::shared_ptr<const text::WordPiece> tokenizer);
+    const Job& job, const spec::DataSource& source, std::shared_ptr<const text::WordPiece> tokenizer,
+    bool needs_labels = true);
 
 }  // namespace trainer::data

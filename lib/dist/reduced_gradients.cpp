@@ -116,6 +116,19 @@ class SumHook : public c10d::CppCommHookInterface<GroupPtr> {
   std::function<void()> on_waiting_;
 };
 
+// c10d's would learn the order of gradients in the first backward, all in one bucket, and then make its buckets anew. Here
+// they are in reverse order of the parameters, which is about the order that gradients come in, from the first step on: no
+// step is summed otherwise than another, so that a resumed job's sums are rounded as the uninterrupted one's.
+class Reducer : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+  // Once, before the first step. A collective.
+  void order_buckets(size_t num_parameters) {
+    for (size_t i = num_parameters; i > 0; --i) push_rebuilt_params(i - 1);
+    rebuild_buckets();
+  }
+};
+
 class ReducedGradients : public GradientSync {
  public:
   ReducedGradients(Communicator& communicator, const spec::Parallel& options, const NamedTensors& parameters,
@@ -133,8 +146,7 @@ class ReducedGradients : public GradientSync {
     all.insert(all.end(), buffers.begin(), buffers.end());
     communicator.broadcast(all, 0);
 
-    // As PyTorch's DistributedDataParallel: one bucket at first where the order of gradients is learnt in the
-    // first backward and buckets are rebuilt by it; else buckets in reverse order of the parameters.
+    // The first buckets stay only where parameters may be unused: there c10d makes none anew.
     const auto cap = static_cast<int64_t>(options.bucket_cap_mb * 1024 * 1024);
     const bool rebuilt = options.static_graph || !options.find_unused_parameters;
     const std::vector<size_t> limits =
@@ -144,24 +156,24 @@ class ReducedGradients : public GradientSync {
     auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse));
     std::reverse(buckets.begin(), buckets.end());
     auto group = GroupPtr::reclaim_copy(communicator.process_group());
-    reducer_ = std::make_shared<c10d::Reducer>(
+    const auto reducer = std::make_shared<Reducer>(
         parameters_, std::move(buckets), group, sparse, cap, options.find_unused_parameters,
         /*gradient_as_bucket_view=*/true, std::move(names), c10d::kDefaultFirstBucketBytes,
         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+    reducer_ = reducer;
     reducer_->register_comm_hook(
         std::make_unique<SumHook>(group, options.gradient_compression, sent_ns_, std::move(on_waiting)));
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
     if (static_graph_) reducer_->set_static_graph();
+    if (rebuilt)
+      collective(who_, "agreeing on gradient buckets", [&] { reducer->order_buckets(parameters_.size()); });
   }
 
   void before_forward(bool last) override {
     if (!last) return;
-    collective(who_, "agreeing on gradient buckets", [&] {
-      reducer_->rebuild_buckets();
-      reducer_->prepare_for_forward();
-    });
+    collective(who_, "preparing a step", [&] { reducer_->prepare_for_forward(); });
   }
 
   double backward(const at::Tensor& loss, bool last) override {

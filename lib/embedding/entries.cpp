@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/math.h"
+#include "embedding/storage.h"
 #include "kernels/parallel.h"
 
 namespace trainer::embedding {

@@ -7,6 +7,7 @@
 #include "embedding/backends.h"
 #include "embedding/cpu/kernels.h"
 #include "embedding/entries.h"
+#include "embedding/storage.h"
 #include "kernels/parallel.h"
 
 namespace trainer::embedding {
@@ -20,45 +21,30 @@ void run(std::vector<Part>& parts, const Body& body) {
   kernels::parallel_items(std::ssize(parts), [&](int64_t i) { body(parts[static_cast<size_t>(i)]); });
 }
 
-class NativeTables : public Tables {
+class NativeTables : public StoredTables {
  public:
   explicit NativeTables(TablesConfig config)
-      : config_(std::move(config)), columns_(feature_columns(config_)), kernels_(embedding_kernels()) {
-    using enum spec::TableOptimizerType;
-    const spec::TableOptimizerType type = config_.optimizer.type;
-    for (const Table& table : config_.tables) {
-      const auto state = [&](at::IntArrayRef sizes) { return zeros(sizes, at::kFloat, at::kCPU); };
-      Storage s;
-      s.weight = zeros({table.rows, table.dim}, scalar_type(table.dtype), at::kCPU);
-      if (type == kRowwiseAdagrad) s.sum = state({table.rows});
-      if (type == kAdagrad) s.sum = state({table.rows, table.dim});
-      if (type == kAdam)
-        s.exp_avg = state({table.rows, table.dim}), s.exp_avg_sq = state({table.rows, table.dim});
-      if (type == kAdam || rounds_stochastically(table, config_.optimizer))
-        s.step = zeros({}, at::kLong, at::kCPU);
-      storage_.push_back(std::move(s));
-    }
-  }
+      : StoredTables(std::move(config), at::kCPU), kernels_(embedding_kernels()) {}
 
   at::Tensor forward(const Lookup& lookup) override {
-    const int64_t batch = lookup.batch, features = num_features();
+    const int64_t batch = lookup.batch;
     at::Tensor out = at::empty({batch, columns_.back()}, at::kFloat);
     std::vector<PoolParams> params;
-    for (int64_t f = 0; f < features; ++f) {
-      const auto t = static_cast<size_t>(config_.feature_tables[static_cast<size_t>(f)]);
+    for (size_t f = 0; f < config_.feature_tables.size(); ++f) {
+      const size_t t = table_of(f);
       params.push_back({.rows = storage_[t].weight.const_data_ptr(),
                         .dim = config_.tables[t].dim,
                         .ids = lookup.ids.const_data_ptr<int64_t>(),
-                        .offsets = lookup.offsets.const_data_ptr<int64_t>() + f * batch,
+                        .offsets = lookup.offsets.const_data_ptr<int64_t>() + static_cast<int64_t>(f) * batch,
                         .weights = weights(lookup),
                         .num_bags = batch,
-                        .out = out.mutable_data_ptr<float>() + columns_[static_cast<size_t>(f)],
+                        .out = out.mutable_data_ptr<float>() + columns_[f],
                         .out_stride = columns_.back()});
     }
     kernels::parallel_items(ceil_div(batch, kBagsPerItem), [&](int64_t item) {
       const int64_t begin = item * kBagsPerItem, end = std::min(batch, begin + kBagsPerItem);
       for (size_t f = 0; f < params.size(); ++f) {
-        kernels(static_cast<size_t>(config_.feature_tables[f])).pool(params[f], begin, end);
+        kernels(table_of(f)).pool(params[f], begin, end);
       }
     });
     return out;
@@ -67,9 +53,7 @@ class NativeTables : public Tables {
   void step(std::span<const Lookup> lookups, std::span<const at::Tensor> gradients, const at::Tensor& lr,
             const at::Tensor& grad_scale, const at::Tensor& found_inf, const RowSums* row_sums) override {
     if (found_inf.item<float>() == 1) return;
-    for (Storage& s : storage_) {
-      if (s.step.defined()) *s.step.mutable_data_ptr<int64_t>() += 1;
-    }
+    count_step();
     bool weighted = false;
     for (const Lookup& lookup : lookups) weighted = weighted || lookup.weights.defined();
     const float learning_rate = lr.item<float>(), scale = 1 / grad_scale.item<float>();
@@ -80,36 +64,9 @@ class NativeTables : public Tables {
     }
   }
 
-  at::Tensor weight(int64_t table) override { return storage_[static_cast<size_t>(table)].weight; }
-
-  std::vector<std::pair<std::string, at::Tensor>> state(int64_t table) override {
-    const Storage& s = storage_[static_cast<size_t>(table)];
-    std::vector<std::pair<std::string, at::Tensor>> named;
-    if (s.sum.defined()) named.emplace_back("sum", s.sum);
-    if (s.exp_avg.defined())
-      named.emplace_back("exp_avg", s.exp_avg), named.emplace_back("exp_avg_sq", s.exp_avg_sq);
-    if (s.step.defined()) named.emplace_back("step", s.step);
-    return named;
-  }
-
-  int64_t state_bytes() const override {
-    int64_t bytes = 0;
-    for (const Storage& s : storage_) {
-      for (const at::Tensor& tensor : {s.sum, s.exp_avg, s.exp_avg_sq, s.step}) {
-        if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
-      }
-    }
-    return bytes;
-  }
-
   std::string backend() const override { return "native"; }
 
  private:
-  struct Storage {
-    at::Tensor weight, sum, exp_avg, exp_avg_sq, step;
-  };
-
-  int64_t num_features() const { return static_cast<int64_t>(config_.feature_tables.size()); }
   static const float* weights(const Lookup& lookup) {
     return lookup.weights.defined() ? lookup.weights.const_data_ptr<float>() : nullptr;
   }
@@ -129,11 +86,11 @@ class NativeTables : public Tables {
   UpdateParams update_params(size_t t, float lr, float scale, const TableEntries<Item>& entries) const {
     const TableOptimizer& o = config_.optimizer;
     const Table& table = config_.tables[t];
-    const Storage& s = storage_[t];
+    const TableStorage& s = storage_[t];
     const auto floats = [](const at::Tensor& x) {
       return x.defined() ? x.mutable_data_ptr<float>() : nullptr;
     };
-    const int64_t step = s.step.defined() ? s.step.item<int64_t>() : 0;
+    const int64_t step = step_of(t);
     const auto scale_of = [&](double beta) {
       return static_cast<float>(1 / (1 - std::pow(beta, static_cast<double>(step))));
     };
@@ -182,9 +139,6 @@ class NativeTables : public Tables {
   void step(std::span<const Lookup> lookups, std::span<const at::Tensor> gradients, float lr, float scale,
             const RowSums* row_sums);
 
-  TablesConfig config_;
-  std::vector<int64_t> columns_;
-  std::vector<Storage> storage_;
   const EmbeddingKernels& kernels_;
   EntryMemory memory_;
 };

@@ -35,8 +35,10 @@ void check_model(const Job& job, JobFaults& faults) {
                         [&](const char* name) { return fs::exists(model / name, error); });
   };
   if (is_recommender) {
-    if (missing({"features.json"})) {
-      faults.add("model.pretrained", "{} has no features.json; expected a saved recommender", model.string());
+    if (missing({"features.json"}) && job.spec.data.features.ids == spec::IdMapping::kVocabulary) {
+      faults.add("model.pretrained",
+                 "{} has no features.json, so ids have no rows; expected a saved recommender",
+                 model.string());
     }
     if (s.init == spec::ModelInit::kPretrained &&
         (missing({"model.safetensors"}) || missing({"tables.index.json"}))) {
@@ -92,7 +94,8 @@ void check_files(const Job& job) {
   const auto& s = job.spec;
   JobFaults faults(s.said);
   const bool is_gpt = s.model.type == spec::ModelType::kGpt;
-  check_data("data.train.path", s.data.train.path, s.model.type, faults);
+  const bool is_one = s.data.train.path == s.data.validation.path;  // told once
+  if (!is_one) check_data("data.train.path", s.data.train.path, s.model.type, faults);
   if (!s.data.validation.path.empty()) {
     check_data("data.validation.path", s.data.validation.path, s.model.type, faults);
   }

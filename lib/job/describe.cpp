@@ -1,12 +1,10 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/format.h"
 #include "job/estimate.h"
 #include "job/gpt_config.h"
-#include "job/recommender_config.h"
 #include "spec/enums.h"
 
 namespace trainer {
@@ -42,41 +40,30 @@ std::string world(const Job& job) {
   return text;
 }
 
-std::string recommender(const Job& job, const DataSize& size) {
-  const spec::Model& m = job.spec.model;
-  const auto c = find_recommender_config(job, size);
-  if (!c)
-    return fmt::format("recommender, {}; its features are known when the data is read",
-                       to_string(m.recommender.architecture));
-  std::string text = fmt::format("recommender, {}", to_string(c->architecture));
+std::string recommender(const spec::Model& m, const Estimate& e) {
+  std::string text = "recommender";
   if (!m.pretrained.empty()) {
     text += (m.init == spec::ModelInit::kRandom ? ", random weights for " : ", pretrained ") + m.pretrained;
   }
-  text += fmt::format("; {} dense and {} sparse features", c->num_dense(), c->num_features());
-  if (!c->bottom_mlp.empty())
-    text += fmt::format("; bottom {}-{}", c->num_dense(), fmt::join(c->bottom_mlp, "-"));
-  if (c->cross_layers > 0) {
-    text += fmt::format("; {} of {}", counted(c->cross_layers, "cross layer"), c->cross_columns());
-    if (c->cross_rank > 0) text += fmt::format(", rank {}", c->cross_rank);
-  }
-  return text + fmt::format("; top {}-{}", c->top_columns(), fmt::join(c->top_mlp, "-"));
+  if (!e.model.empty()) return text + ", " + e.model;
+  return text + fmt::format(", {}; its features are known when the data is read",
+                            to_string(m.recommender.architecture));
 }
 
-std::string parameters(const Estimate& e, const Job& job, const DataSize& size) {
-  std::string text = fmt::format("{}, {} of them trainable", grouped(e.parameters), grouped(e.trainable));
-  const auto c = find_recommender_config(job, size);
-  if (!e.tables || !c) return text;
-  const auto tables = counted(static_cast<int64_t>(c->tables.size()), "table");
-  if (!e.tables->knows_rows) {
-    return text + fmt::format("; {}, some with as many rows as the vocabulary will have", tables);
+std::string parameters(const Estimate& e) {
+  if (!e.tables) return fmt::format("{}, {} of them trainable", grouped(e.parameters), grouped(e.trainable));
+  const std::string tables = counted(e.tables->tables, "table");
+  if (e.tables->knows_rows) {
+    return fmt::format("{} in {}; {} dense", grouped(e.tables->parameters), tables, grouped(e.parameters));
   }
-  return fmt::format("{} in {}; {} dense", grouped(e.tables->parameters), tables, grouped(e.parameters));
+  return fmt::format("{} with as many rows as their vocabularies will have; {} dense", tables,
+                     grouped(e.parameters));
 }
 
-std::string model(const Job& job, const DataSize& size) {
+std::string model(const Job& job, const DataSize& size, const Estimate& e) {
   const spec::Model& m = job.spec.model;
   const bool is_random = m.init == spec::ModelInit::kRandom;
-  if (m.type == spec::ModelType::kRecommender) return recommender(job, size);
+  if (m.type == spec::ModelType::kRecommender) return recommender(m, e);
   if (m.type != spec::ModelType::kGpt) {
     return fmt::format("{}, {} {}; {}, {}", to_string(m.type),
                        is_random ? "random weights for" : "pretrained", m.pretrained,
@@ -203,6 +190,8 @@ std::string memory(const Estimate& e) {
   if (e.tables) {
     text += fmt::format(" + tables {} + their optimizer {}", bytes(e.tables->weight_bytes),
                         bytes(e.tables->optimizer_bytes));
+    if (e.tables->gradient_bytes > 0)
+      text += fmt::format(" + their gradients {}", bytes(e.tables->gradient_bytes));
   }
   if (e.mean_bytes > 0) text += fmt::format(" + mean of weights {}", bytes(e.mean_bytes));
   text += fmt::format(" + activations up to {}", mebibytes(e.activation_bytes));
@@ -221,15 +210,18 @@ std::string describe(const Job& job, const Estimate& e, const DataSize& size, co
   row("job", fmt::format("{}; seed {}; output in {}", s.job.name, s.job.seed, job.output_dir.string()));
   row("world", world(job));
   if (!machine.empty()) row("machine", machine);
-  row("model", model(job, size));
-  row("parameters", parameters(e, job, size));
+  row("model", model(job, size, e));
+  row("parameters", parameters(e));
   row("data", s.model.type == spec::ModelType::kGpt           ? language_data(s.data, size)
               : s.model.type == spec::ModelType::kRecommender ? records_data(s.data, size)
                                                               : data(s.data, size));
   row("train", train(job, e));
   row("batch", batch(job));
   row("optimizer", optimizer(s.optimizer, e));
-  if (e.tables) row("tables", tables(job));
+  if (e.tables) {
+    row("tables", tables(job));
+    out += e.tables->plan;
+  }
   row("schedule", schedule(s.schedule));
   row("evaluation", evaluation(job));
   row("memory", memory(e));

@@ -64,6 +64,9 @@ struct EmbeddingPlanOptions {
       spec::GradientCompression::kNone;  // of pooled rows and their gradients
 };
 
+// Of a job's tables.
+EmbeddingPlanOptions embedding_plan_options(const Job& job, const records::FeatureInfo& info);
+
 // Places every table as its `sharding` says; kAuto: as balances memory and traffic best. A function of its arguments alone:
 // all ranks must call it with the same. Throws SpecError where a table cannot be split as it says, or where the tables need
 // more than memory_bytes.

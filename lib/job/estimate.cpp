@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/math.h"
 #include "job/bert_config.h"
+#include "job/embedding_plan.h"
 #include "job/faults.h"
 #include "job/gpt_config.h"
 #include "job/recommender_config.h"
@@ -41,15 +42,37 @@ double activation_bytes(const Job& job, const Estimate& e, const ModelCost& cost
   return beside + cost.scratch_bytes + (held + beside) / 16;  // limit() of kernels/cpu_memory.cpp
 }
 
-ModelCost cost_of(const Job& job, const DataSize& data, const Estimate& e,
-                  const std::optional<RecommenderConfig>& recommender) {
+// Over the data's features, else over those that are said.
+ModelCost cost_of_recommender(const Job& job, const DataSize& data, Estimate& e) {
+  const auto info = data.features ? data.features : said_features(job.spec);
+  if (!info) return {};
+  const RecommenderConfig c = load_recommender_config(job, *info);
+  e.model = c.describe();
+  e.tables = {.parameters = c.table_parameters(),
+              .tables = static_cast<int64_t>(c.tables.size()),
+              .knows_rows = c.knows_rows()};
+  if (c.knows_rows()) {
+    const EmbeddingPlanOptions options = embedding_plan_options(job, *info);
+    const EmbeddingPlan plan = plan_embeddings(c.tables, options);
+    const RankLoad& most = *std::max_element(
+        plan.ranks.begin(), plan.ranks.end(),
+        [](const RankLoad& a, const RankLoad& b) { return a.memory_bytes() < b.memory_bytes(); });
+    e.tables->weight_bytes = most.weight_bytes;
+    e.tables->optimizer_bytes = most.state_bytes;
+    e.tables->gradient_bytes = most.gradient_bytes;
+    e.tables->plan = describe_plan(c.tables, plan, options);
+  }
+  return recommender_cost(job, c);
+}
+
+ModelCost cost_of(const Job& job, const DataSize& data, Estimate& e) {
   switch (job.spec.model.type) {
     case spec::ModelType::kBertClassifier:
       return bert_cost(job, e.tokens_per_sequence);
     case spec::ModelType::kGpt:
       return gpt_cost(job, e.tokens_per_sequence, data.tokenizer_vocab_size);
     case spec::ModelType::kRecommender:
-      return recommender ? recommender_cost(job, *recommender) : ModelCost();
+      return cost_of_recommender(job, data, e);
   }
   return {};
 }
@@ -61,9 +84,7 @@ Estimate estimate(const Job& job, const DataSize& data) {
   const auto& train = spec.train;
   Estimate e;
   e.tokens_per_sequence = data.mean_tokens > 0 ? data.mean_tokens : static_cast<double>(spec.data.max_length);
-  const auto recommender = find_recommender_config(job, data);
-  const ModelCost cost = cost_of(job, data, e, recommender);
-  if (recommender) e.tables = table_cost(job, *recommender);
+  const ModelCost cost = cost_of(job, data, e);
   e.parameters = e.trainable = cost.weights.count + cost.biases_and_norms.count;
   (spec.optimizer.decay_bias_and_norm ? e.decayed : e.spared) += cost.biases_and_norms;
   e.decayed += cost.weights;

@@ -43,10 +43,11 @@ struct ModelCost {
 
 // Embedding tables, over all ranks.
 struct TableCost {
-  int64_t parameters = 0;
-  bool knows_rows = true;  // else some wait for a vocabulary, and are not counted
+  int64_t parameters = 0, tables = 0;
+  bool knows_rows = true;  // else some wait for a vocabulary: they are not counted, and there is no plan
   // Bytes of the rank that holds the most.
-  int64_t weight_bytes = 0, optimizer_bytes = 0;
+  int64_t weight_bytes = 0, optimizer_bytes = 0, gradient_bytes = 0;
+  std::string plan = {};  // for people: several lines
 };
 
 // What a job will take, worked out from its spec alone.
@@ -60,6 +61,7 @@ struct Estimate {
   int64_t optimizer_bytes = 0;
   int64_t mean_bytes = 0;  // of the weights' running mean (train.ema_decay)
   std::optional<TableCost> tables;
+  std::string model;          // of a recommender: its layers, for people
   int64_t program_bytes = 0;  // on a CPU: the program and its libraries, measured
   // Of one micro-batch whose sequences all have max_length tokens, beside the others and with what the
   // allocator may hold: an upper bound.
@@ -70,7 +72,8 @@ struct Estimate {
   int64_t steps = 0;               // of optimizer, in all; 0: not known
 
   double total_bytes() const {
-    const int64_t table_bytes = tables ? tables->weight_bytes + tables->optimizer_bytes : 0;
+    const int64_t table_bytes =
+        tables ? tables->weight_bytes + tables->optimizer_bytes + tables->gradient_bytes : 0;
     return static_cast<double>(weight_bytes + gradient_bytes + optimizer_bytes + mean_bytes + table_bytes +
                                program_bytes) +
            activation_bytes;

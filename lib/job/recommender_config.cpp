@@ -247,13 +247,6 @@ RecommenderConfig load_recommender_config(const Job& job, const FeatureInfo& inf
   return config;
 }
 
-std::optional<RecommenderConfig> find_recommender_config(const Job& job, const DataSize& data) {
-  if (job.spec.model.type != spec::ModelType::kRecommender) return std::nullopt;
-  const auto info = data.features ? data.features : said_features(job.spec);
-  if (!info) return std::nullopt;
-  return load_recommender_config(job, *info);
-}
-
 std::optional<FeatureInfo> said_features(const spec::JobSpec& spec) {
   const spec::Recommender& r = spec.model.recommender;
   std::vector<std::string> dense = spec.data.features.dense, sparse = spec.data.features.sparse;

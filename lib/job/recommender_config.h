@@ -68,6 +68,8 @@ struct RecommenderConfig {
   int64_t table_parameters() const;  // of tables whose rows are known
   bool knows_rows() const;
 
+  std::string describe() const;  // for people
+
   // config.json of a saved recommender.
   static RecommenderConfig load(const std::filesystem::path& directory);
   std::string to_json() const;
@@ -86,11 +88,6 @@ RecommenderConfig load_recommender_config(const Job& job, const records::Feature
 // wait for a vocabulary. Nothing where patterns stand for columns, or columns are in the data.
 std::optional<records::FeatureInfo> said_features(const spec::JobSpec& spec);
 
-// Over `data`'s features, else over those that are said; nothing when the job's model is another one, or nothing is known.
-// Throws SpecError.
-std::optional<RecommenderConfig> find_recommender_config(const Job& job, const DataSize& data);
-
 ModelCost recommender_cost(const Job& job, const RecommenderConfig& config);
-TableCost table_cost(const Job& job, const RecommenderConfig& config);
 
 }  // namespace trainer

@@ -1,8 +1,11 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
-#include "core/math.h"
+#include "job/embedding_plan.h"
 #include "job/recommender_config.h"
+#include "spec/enums.h"
 
 // A recommender's shape in numbers, and what its training costs.
 
@@ -104,6 +107,15 @@ bool RecommenderConfig::knows_rows() const {
   return std::all_of(tables.begin(), tables.end(), [](const TableConfig& table) { return table.rows > 0; });
 }
 
+std::string RecommenderConfig::describe() const {
+  std::string text = fmt::format("{}; {} dense and {} sparse features", spec::to_string(architecture),
+                                 num_dense(), num_features());
+  if (!bottom_mlp.empty()) text += fmt::format("; bottom {}-{}", num_dense(), fmt::join(bottom_mlp, "-"));
+  if (cross_layers > 0) text += fmt::format("; {} cross layers of {}", cross_layers, cross_columns());
+  if (cross_rank > 0) text += fmt::format(", rank {}", cross_rank);
+  return text + fmt::format("; top {}-{}", top_columns(), fmt::join(top_mlp, "-"));
+}
+
 ModelCost recommender_cost(const Job& job, const RecommenderConfig& c) {
   const auto& train = job.spec.train;
   const int64_t b = train.precision == spec::Precision::kFp32 ? 4 : 2;
@@ -128,29 +140,15 @@ ModelCost recommender_cost(const Job& job, const RecommenderConfig& c) {
           .evaluation_bytes = evaluated};
 }
 
-TableCost table_cost(const Job& job, const RecommenderConfig& c) {
-  const int64_t ranks = job.world.size;
-  TableCost cost{.parameters = c.table_parameters(), .knows_rows = c.knows_rows()};
-  for (const TableConfig& table : c.tables) {
-    const int64_t elements = table.rows * table.dim;
-    cost.weight_bytes += elements * (table.dtype == spec::TableDtype::kFp32 ? 4 : 2);
-    switch (job.spec.model.recommender.embedding_optimizer.type) {
-      case spec::TableOptimizerType::kRowwiseAdagrad:
-        cost.optimizer_bytes += 4 * table.rows;
-        break;
-      case spec::TableOptimizerType::kAdagrad:
-        cost.optimizer_bytes += 4 * elements;
-        break;
-      case spec::TableOptimizerType::kAdam:
-        cost.optimizer_bytes += 8 * elements;
-        break;
-      case spec::TableOptimizerType::kSgd:
-        break;
-    }
-  }
-  cost.weight_bytes = ceil_div(cost.weight_bytes, ranks);
-  cost.optimizer_bytes = ceil_div(cost.optimizer_bytes, ranks);
-  return cost;
+EmbeddingPlanOptions embedding_plan_options(const Job& job, const records::FeatureInfo& info) {
+  const auto& parallel = job.spec.parallel;
+  return {.world_size = job.world.size,
+          .global_batch = job.global_batch,
+          .bag_lengths = {},
+          .weighted_bags = info.weighted,
+          .memory_bytes = static_cast<int64_t>(parallel.embedding_memory_gb * (int64_t{1} << 30)),
+          .optimizer = job.spec.model.recommender.embedding_optimizer.type,
+          .compression = parallel.embedding_compression};
 }
 
 }  // namespace trainer

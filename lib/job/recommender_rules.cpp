@@ -46,12 +46,18 @@ class Rules {
       m.init = spec::ModelInit::kRandom;
       return;
     }
-    // What is the saved model's own.
+    // But for the saved model's own: how training goes, and what the data's features are.
     spec::Recommender shape;
+    shape.rows = r_.rows;
     shape.dropout = r_.dropout, shape.embedding_backend = r_.embedding_backend;
     shape.embedding_memory = r_.embedding_memory, shape.cache_load_factor = r_.cache_load_factor;
     shape.embedding_optimizer = r_.embedding_optimizer;
-    for (const auto& [name, table] : r_.tables) shape.tables[name].sharding = table.sharding;
+    for (const auto& [name, table] : r_.tables) {
+      spec::EmbeddingTable& kept = shape.tables[name];
+      kept.features = table.features;
+      kept.rows = table.rows;
+      kept.sharding = table.sharding;
+    }
     if (r_ != shape) {
       faults_.add("model.recommender",
                   "got a shape, and model.pretrained is {}, which has its own; expected one of them",

@@ -92,6 +92,20 @@ std::string evaluation_line(const EvaluationRecord& record) {
                      record.best ? "  best so far" : "");
 }
 
+std::string evaluation_table(const SavedModelRecord& record) {
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"model", record.model},
+      {"data", record.data},
+      {"samples", fmt::format("{} in {:.1f} s, {:.0f} samples/s", record.samples, record.seconds,
+                              static_cast<double>(record.samples) / record.seconds)}};
+  const auto add = [&](std::string_view name, double value) {
+    rows.emplace_back(name, fmt::format("{:.6g}", value));
+  };
+  for (const auto& [metric, value] : record.found.values) add(spec::to_string(metric), value);
+  for (const auto& [name, value] : record.found.details) add(name, value);
+  return table("evaluation", rows);
+}
+
 std::string summary(const SummaryRecord& record) {
   std::vector<std::pair<std::string, std::string>> rows;
   if (record.last.samples > 0) rows.emplace_back("evaluation", metric_values(record.last));

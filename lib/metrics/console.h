@@ -25,6 +25,8 @@ std::string progress_line(const StepRecord& record, const Plan& plan, double sec
 std::string progress_bar(const StepRecord& record, const Plan& plan, double seconds_left, int64_t columns);
 // "evaluation at step 230, epoch 1: loss 0.4521  accuracy 0.8431  (408 samples in 4.1 s)  best so far"
 std::string evaluation_line(const EvaluationRecord& record);
+// A saved model's: its place, the data, then a line a metric.
+std::string evaluation_table(const SavedModelRecord& record);
 // The table at the end: evaluation, throughput, memory, time by phase.
 std::string summary(const SummaryRecord& record);
 

@@ -24,9 +24,9 @@ void add(Json& json, const Rates& rates, double mfu) {
   json["mfu"] = mfu;
 }
 
-Json values(const EvaluationRecord& record) {
+Json values(const Evaluation& found) {
   Json json = Json::object();
-  for (const auto& [metric, value] : record.found.values) json[spec::to_string(metric)] = value;
+  for (const auto& [metric, value] : found.values) json[spec::to_string(metric)] = value;
   return json;
 }
 
@@ -38,7 +38,7 @@ void add_details(Json& json, const Evaluation& found) {
 
 Json of(const EvaluationRecord& record) {
   if (record.samples == 0) return nullptr;
-  return {{"step", record.step}, {"epoch", record.epoch}, {"metrics", values(record)}};
+  return {{"step", record.step}, {"epoch", record.epoch}, {"metrics", values(record.found)}};
 }
 
 }  // namespace
@@ -60,9 +60,11 @@ std::string to_json(const StepRecord& record, double unix_s) {
 }
 
 std::string to_json(const EvaluationRecord& record, double unix_s) {
-  Json json = {{"kind", "evaluation"},      {"unix_s", unix_s},          {"step", record.step},
-               {"epoch", record.epoch},     {"time_s", record.time_s},   {"seconds", record.seconds},
-               {"samples", record.samples}, {"metrics", values(record)}, {"best", record.best}};
+  Json json = {{"kind", "evaluation"},      {"unix_s", unix_s},
+               {"step", record.step},       {"epoch", record.epoch},
+               {"time_s", record.time_s},   {"seconds", record.seconds},
+               {"samples", record.samples}, {"metrics", values(record.found)},
+               {"best", record.best}};
   add_details(json, record.found);
   return json.dump();
 }
@@ -85,18 +87,34 @@ std::string to_json(const SummaryRecord& record, double unix_s) {
   return json.dump();
 }
 
-JsonlFile::JsonlFile(const std::filesystem::path& path, bool resume)
-    : path_(path),
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (resume ? 0 : O_TRUNC), 0644)) {
+std::string to_json(const SavedModelRecord& record, double unix_s) {
+  Json json = {{"kind", "evaluation"},           {"unix_s", unix_s},
+               {"model", record.model},          {"data", record.data},
+               {"seconds", record.seconds},      {"samples", record.samples},
+               {"metrics", values(record.found)}};
+  add_details(json, record.found);
+  return json.dump();
+}
+
+JsonlFile::JsonlFile(const std::filesystem::path& path, int64_t keep_bytes)
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (!file_.is_open()) {
     fail<CheckpointError>("{}: cannot open for writing: {}", path.string(), std::strerror(errno));
   }
-  if (!resume) return;
-  const std::string lines = read_file(path);
-  const auto whole = static_cast<off_t>(lines.rfind('\n') + 1);  // npos + 1 is 0
-  if (whole != static_cast<off_t>(lines.size()) && ::ftruncate(file_.get(), whole) != 0) {
-    fail<CheckpointError>("{}: cannot cut off a torn last line: {}", path.string(), std::strerror(errno));
+  off_t whole = 0;
+  if (keep_bytes > 0) {
+    const std::string lines = read_file(path).substr(0, static_cast<size_t>(keep_bytes));
+    whole = static_cast<off_t>(lines.rfind('\n') + 1);  // npos + 1 is 0
   }
+  const bool is_regular = std::filesystem::is_regular_file(path);
+  if (is_regular && ::ftruncate(file_.get(), whole) != 0) {
+    fail<CheckpointError>("{}: cannot cut off what is not to be kept: {}", path.string(),
+                          std::strerror(errno));
+  }
+}
+
+int64_t JsonlFile::size_bytes() const {
+  return ::lseek(file_.get(), 0, SEEK_END);
 }
 
 void JsonlFile::write_line(std::string_view text) {

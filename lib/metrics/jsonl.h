@@ -42,7 +42,7 @@ struct EvaluationRecord {
 };
 
 struct SummaryRecord {
-  int64_t steps = 0;  // done by this process; a resumed run's step count is higher
+  int64_t steps = 0;  // done, those before a resume included; so is all below
   double epochs = 0;
   double time_s = 0;
   Rates rates;  // over training time: without evaluation and checkpoints
@@ -54,20 +54,31 @@ struct SummaryRecord {
   EvaluationRecord best;
 };
 
+// Of a saved model, by itself.
+struct SavedModelRecord {
+  std::string model;  // directory
+  std::string data;
+  int64_t samples = 0;
+  double seconds = 0;  // that it took
+  Evaluation found;
+};
+
 // One line of metrics.jsonl, without the newline. Every line has "kind" and "unix_s", the time of day that it
 // was made.
 std::string to_json(const StepRecord& record, double unix_s);
 std::string to_json(const EvaluationRecord& record, double unix_s);
 std::string to_json(const SummaryRecord& record, double unix_s);
+std::string to_json(const SavedModelRecord& record, double unix_s);
 
 // Appends whole lines to a file: each is one write(2) on an O_APPEND descriptor, so a reader never sees a
 // part of one and a killed process leaves none. When the disk is full the part is cut off again and one
 // warning is printed; training goes on.
 class JsonlFile {
  public:
-  // `resume`: keep the lines that are there, less a last one that a crash tore; else begin an empty file.
-  // Throws CheckpointError when the file can't be opened.
-  JsonlFile(const std::filesystem::path& path, bool resume);
+  // Keeps of the lines that are there those within the first `keep_bytes`. Throws CheckpointError when the file can't be
+  // opened.
+  JsonlFile(const std::filesystem::path& path, int64_t keep_bytes);
+  int64_t size_bytes() const;
   void write_line(std::string_view line);
   template <class Record>
   void write(const Record& record) {

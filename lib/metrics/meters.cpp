@@ -76,6 +76,11 @@ int64_t PhaseTimes::busy_ns() const {
   return sum;
 }
 
+at::Tensor PhaseTimes::state() {
+  switch_to(running_);
+  return at::from_blob(ns_.data(), {kNumPhases}, at::kLong);
+}
+
 double PhaseTimes::training_seconds() const {
   double sum = 0;
   for (int i = 0; i < static_cast<int>(Phase::kEvaluation); ++i) sum += seconds(static_cast<Phase>(i));

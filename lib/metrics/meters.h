@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <array>
@@ -39,6 +40,8 @@ class PhaseTimes {
     ns_[static_cast<size_t>(from)] -= ns;
     ns_[static_cast<size_t>(to)] += ns;
   }
+  // A view of all of it, in nanoseconds, up to now.
+  at::Tensor state();
   // Without evaluation and checkpoints.
   double training_seconds() const;
   // What this rank's own work in steps took: without waiting for the other ranks.

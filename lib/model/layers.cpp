@@ -20,6 +20,18 @@ Affine add_affine(torch::nn::Module& root, const std::string& path, at::IntArray
   return {weight, bias ? add_parameter(root, path + ".bias", {weight_shape[0]}) : at::Tensor()};
 }
 
+at::ScalarType compute_dtype(spec::Precision precision) {
+  switch (precision) {
+    case spec::Precision::kFp32:
+      return at::kFloat;
+    case spec::Precision::kBf16:
+      return at::kBFloat16;
+    case spec::Precision::kFp16:
+      return at::kHalf;
+  }
+  return at::kFloat;
+}
+
 kernels::Dropout dropout_of(const torch::nn::Module& module, double p, const at::Tensor& row_keys,
                             uint32_t site) {
   if (!module.is_training() || p == 0) return {};

@@ -8,7 +8,7 @@
 #include "kernels/ops.h"
 #include "spec/job_spec.h"
 
-// What models of packed tokens are built of.
+// What models are built of.
 
 namespace trainer::model {
 
@@ -22,6 +22,8 @@ at::Tensor add_parameter(torch::nn::Module& root, const std::string& path, at::I
 // `path`.weight, and `path`.bias of the weight's first size.
 Affine add_affine(torch::nn::Module& root, const std::string& path, at::IntArrayRef weight_shape,
                   bool bias = true);
+
+at::ScalarType compute_dtype(spec::Precision precision);
 
 // Of probability `p` when `module` is training, else none.
 kernels::Dropout dropout_of(const torch::nn::Module& module, double p, const at::Tensor& row_keys,

@@ -6,24 +6,13 @@
 #include "core/file.h"
 #include "model/bert.h"
 #include "model/gpt.h"
+#include "model/layers.h"
 #include "text/tokenizer.h"
 
 namespace trainer::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-at::ScalarType compute_dtype(spec::Precision precision) {
-  switch (precision) {
-    case spec::Precision::kFp32:
-      return at::kFloat;
-    case spec::Precision::kBf16:
-      return at::kBFloat16;
-    case spec::Precision::kFp16:
-      return at::kHalf;
-  }
-  return at::kFloat;
-}
 
 void check_directory(const fs::path& directory, bool is_gpt) {
   const std::string_view hint = is_gpt ? "hint: any Hugging Face directory of a GPT-2 or a Llama with "
@@ -103,9 +92,10 @@ bool is_of_layer(const std::string& name) {
 }  // namespace
 
 std::string LoadReport::warning(spec::ModelType type) const {
-  const bool is_gpt = type == spec::ModelType::kGpt;
+  // A classifier's head is new.
+  const bool has_head = type == spec::ModelType::kBertClassifier;
   const auto fresh = std::count_if(newly_initialized.begin(), newly_initialized.end(),
-                                   [&](const std::string& name) { return is_gpt || is_of_layer(name); });
+                                   [&](const std::string& name) { return !has_head || is_of_layer(name); });
   const auto left = std::count_if(unused.begin(), unused.end(), is_of_layer);
   if (fresh == 0 && left == 0) return "";
   std::string text = "model.pretrained: config.json and the weights are not of one model: ";

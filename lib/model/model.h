@@ -14,8 +14,14 @@
 #include "kernels/attention_backend.h"
 #include "text/tokenizer.h"
 
+namespace trainer::dist {
+class Communicator;
+}
 namespace trainer::embedding {
 class ShardedEmbedding;
+}
+namespace trainer::records {
+class FeatureMap;
 }
 
 namespace trainer::model {
@@ -45,6 +51,9 @@ class Model : public torch::nn::Module {
   // Writes a Hugging Face directory (config.json, model.safetensors, tokenizer files). Not atomic: the caller
   // renames. Throws CheckpointError.
   virtual void save_pretrained(const std::filesystem::path& directory) const = 0;
+  // The exact inverse: fills the parameters from what save_pretrained() of the same model wrote. Throws CheckpointError
+  // naming what is missing or of another shape.
+  virtual void load_pretrained(const std::filesystem::path& directory) = 0;
 };
 
 // How a loaded directory and the model's weights differ, by transformers' names.
@@ -69,10 +78,20 @@ struct TokenizerInfo {
   std::vector<text::TokenizerFile> files = {};  // saved beside the weights; empty: those of model.pretrained
 };
 
-// Builds the job's model and loads its weights (fp32, on CPU). Random initialization is a function of
-// job.seed. Throws SpecError or CheckpointError.
+// What a model must know of the job's data.
+struct DataInfo {
+  TokenizerInfo tokenizer = {};
+  std::shared_ptr<const records::FeatureMap> features = {};  // of a recommender
+};
+
+// Builds the job's model and loads its weights: parameters fp32, on CPU; a recommender's tables where the job has its device,
+// this rank's part of them. Random initialization is a function of job.seed. Throws SpecError or CheckpointError. Of a
+// recommender a collective; `communicator` outlives the model.
+Loaded make_model(const Job& job, const DataInfo& data, dist::Communicator& communicator);
+// Of other models, which are whole on every rank.
 Loaded make_model(const Job& job, const TokenizerInfo& tokenizer = {});
 // Whether that will load: reads the headers of the pretrained weights alone. Reports and throws as make_model().
+LoadReport check_weights(const Job& job, const DataInfo& data);
 LoadReport check_weights(const Job& job, const TokenizerInfo& tokenizer = {});
 
 }  // namespace trainer::model

@@ -1,22 +1,24 @@
 #include "optim/optimizer.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 
 namespace trainer::optim {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+using Names = std::vector<std::string>;
 
 // State and book-keeping shared by all: one zeroed tensor per parameter and slot, and the number of steps
 // that each parameter took. The update itself is one of LibTorch's fused kernels, a single pass over memory.
 class FusedOptimizer : public Optimizer {
  public:
-  FusedOptimizer(const spec::Optimizer& options, std::vector<ParameterGroup> groups, size_t num_slots)
-      : options_(options) {
+  FusedOptimizer(const spec::Optimizer& options, std::vector<ParameterGroup> groups, Names slots)
+      : options_(options), slot_names_(std::move(slots)) {
     for (auto& group : groups) {
       Group g;
       g.weight_decay = group.weight_decay;
-      g.slots.resize(num_slots);
+      g.slots.resize(slot_names_.size());
       for (auto& slot : g.slots) {
         for (const auto& p : group.parameters) slot.push_back(at::zeros_like(p.detach()));
       }
@@ -26,6 +28,7 @@ class FusedOptimizer : public Optimizer {
         g.steps = g.step_counts.unbind();
       }
       g.parameters = std::move(group.parameters);
+      g.names = std::move(group.names);
       groups_.push_back(std::move(g));
     }
   }
@@ -52,6 +55,20 @@ class FusedOptimizer : public Optimizer {
       }
       update(a);
     }
+  }
+
+  tensors::NamedTensors state() override {
+    tensors::NamedTensors state;
+    for (const auto& group : groups_) {
+      for (size_t i = 0; i < group.parameters.size(); ++i) {
+        const std::string& name = group.names.at(i);
+        state.emplace_back(name + ".step", group.steps[i]);
+        for (size_t s = 0; s < slot_names_.size(); ++s) {
+          state.emplace_back(fmt::format("{}.{}", name, slot_names_[s]), group.slots[s][i]);
+        }
+      }
+    }
+    return state;
   }
 
   int64_t state_bytes() const override {
@@ -81,17 +98,19 @@ class FusedOptimizer : public Optimizer {
   struct Group {
     double weight_decay = 0;
     Tensors parameters;
+    Names names;
     std::vector<Tensors> slots;  // [slot][parameter]
     at::Tensor step_counts;      // [parameters] fp32
     Tensors steps;               // its elements, as [] views
   };
+  Names slot_names_;
   std::vector<Group> groups_;
 };
 
 class AdamW : public FusedOptimizer {
  public:
   AdamW(const spec::Optimizer& options, std::vector<ParameterGroup> groups)
-      : FusedOptimizer(options, std::move(groups), 2) {}
+      : FusedOptimizer(options, std::move(groups), {"exp_avg", "exp_avg_sq"}) {}
   void update(Args& a) override {
     at::_fused_adamw_(a.parameters, a.gradients, a.slots[0], a.slots[1], /*max_exp_avg_sqs=*/{}, a.steps,
                       a.lr, options_.beta1, options_.beta2, a.weight_decay, options_.eps, /*amsgrad=*/false,
@@ -102,7 +121,8 @@ class AdamW : public FusedOptimizer {
 class Sgd : public FusedOptimizer {
  public:
   Sgd(const spec::Optimizer& options, std::vector<ParameterGroup> groups)
-      : FusedOptimizer(options, std::move(groups), options.momentum != 0 ? 1 : 0) {}
+      : FusedOptimizer(options, std::move(groups),
+                       options.momentum != 0 ? Names{"momentum_buffer"} : Names{}) {}
   // The momentum buffers start as zeros, so the first step is as any other: 0 × momentum + gradient.
   void update(Args& a) override {
     at::_fused_sgd_(a.parameters, a.gradients, a.slots.empty() ? Tensors{} : a.slots[0], a.weight_decay,
@@ -114,7 +134,7 @@ class Sgd : public FusedOptimizer {
 class Adagrad : public FusedOptimizer {
  public:
   Adagrad(const spec::Optimizer& options, std::vector<ParameterGroup> groups)
-      : FusedOptimizer(options, std::move(groups), 1) {}
+      : FusedOptimizer(options, std::move(groups), {"sum"}) {}
   void update(Args& a) override {
     at::_fused_adagrad_(a.parameters, a.gradients, a.slots[0], a.steps, a.lr, /*lr_decay=*/0.0,
                         a.weight_decay, options_.eps, /*maximize=*/false, a.grad_scale, a.found_inf);

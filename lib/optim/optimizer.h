@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "spec/job_spec.h"
+#include "tensors/named.h"
 
 namespace trainer::optim {
 
@@ -26,6 +27,8 @@ class Optimizer {
   // on the way (and hold the divided values afterwards). `found_inf` is 0 or 1; where it is 1 nothing
   // changes, step counts included.
   virtual void step(const at::Tensor& lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) = 0;
+  // By parameter and by torch.optim's name, such as "head.weight.exp_avg": views.
+  virtual tensors::NamedTensors state() = 0;
   // Bytes of state held.
   virtual int64_t state_bytes() const = 0;
 };

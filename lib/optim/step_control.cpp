@@ -82,4 +82,13 @@ StepResult StepControl::prepare(const std::vector<at::Tensor>& gradients) {
   return result;
 }
 
+tensors::NamedTensors StepControl::state() {
+  tensors::NamedTensors state{{"good_steps", good_steps_}};
+  if (scaling_) {
+    state.emplace_back("loss_scale", scale_);
+    state.emplace_back("growth_tracker", growth_tracker_);
+  }
+  return state;
+}
+
 }  // namespace trainer::optim

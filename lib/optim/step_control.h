@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spec/job_spec.h"
+#include "tensors/named.h"
 
 namespace trainer::optim {
 
@@ -35,6 +36,9 @@ class StepControl {
   at::Tensor loss_factor(int64_t num_targets) const;
   // Reads the gradients of that loss (undefined ones are passed over), advances schedule and loss scale.
   StepResult prepare(const std::vector<at::Tensor>& gradients);
+
+  // Views: where in the schedule, and the loss scale.
+  tensors::NamedTensors state();
 
  private:
   double clip_;

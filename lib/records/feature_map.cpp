@@ -124,6 +124,13 @@ FeatureMap FeatureMap::fit(const RecordReader& train, const spec::Features& feat
   return map;
 }
 
+FeatureMap FeatureMap::given(spec::Features features, FeatureInfo info) {
+  FeatureMap map;
+  map.features_ = std::move(features);
+  map.info_ = std::move(info);
+  return map;
+}
+
 const Vocabulary* FeatureMap::vocabulary(int64_t table) const {
   return vocabularies_.empty() ? nullptr : &vocabularies_[static_cast<size_t>(table)];
 }

@@ -14,6 +14,9 @@
 
 namespace trainer::records {
 
+// The name of a saved map's file.
+inline constexpr const char* kFeaturesFile = "features.json";
+
 // Rows as a FeatureMap makes them, of some part of a file.
 struct EncodedRows {
   std::string rows, ragged;  // as in Records; places in the ragged part count from this one's begin
@@ -48,6 +51,8 @@ class FeatureMap {
   // DataError.
   static FeatureMap fit(const RecordReader& train, const spec::Features& features,
                         const spec::Recommender& model, int64_t num_threads);
+  // One without patterns and vocabularies, as it is said.
+  static FeatureMap given(spec::Features features, FeatureInfo info);
   // features.json and a file for each vocabulary. Throws CheckpointError; load() DataError.
   void save(const std::filesystem::path& directory) const;
   static FeatureMap load(const std::filesystem::path& directory);

@@ -21,7 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "trainer features";
 constexpr int kVersion = 1;
-constexpr const char* kFile = "features.json";
 
 // By its name.
 template <class E>
@@ -79,11 +78,11 @@ void FeatureMap::save(const fs::path& directory) const {
     vocabularies_[t].save(directory / vocabulary_file(t));
   }
   json["fingerprint"] = fmt::format("{:016x}", fingerprint());
-  write_file_atomic(directory / kFile, json.dump(2) + "\n");
+  write_file_atomic(directory / kFeaturesFile, json.dump(2) + "\n");
 }
 
 FeatureMap FeatureMap::load(const fs::path& directory) {
-  const fs::path file = directory / kFile;
+  const fs::path file = directory / kFeaturesFile;
   FeatureMap map;
   std::string said;
   try {

@@ -495,6 +495,19 @@ void describe(V& v, Launch& l) {
 
 template <class V>
 void describe(V& v, Checkpoint& c) {
+  v("every_steps", c.every_steps,
+    at_least(0).in("steps").also({"save_steps", "every", "interval", "save_interval"}),
+    "Steps between checkpoints in <output_dir>/checkpoints, from which training goes on as if it had never "
+    "stopped; 0: one when the job is asked to save or to stop");
+  v("keep_last", c.keep_last,
+    at_least(0).at_most(kMillion).in("checkpoints").also({"save_total_limit", "keep", "max_to_keep"}),
+    "Checkpoints that are kept, the newest; 0: all");
+  v("resume", c.resume, anything().also({"resume_from_checkpoint", "resume_from"}),
+    "Where training begins. restarts: a job that its launcher restarts goes on from its newest whole "
+    "checkpoint, "
+    "a new run begins at the first step; auto: a new run goes on too; never: always at the first step; or "
+    "the "
+    "directory of a checkpoint or of a run");
   v("save_final", c.save_final, anything().also({"save_last"}),
     "Whether the model is written to <output_dir>/final at the end");
   v("save_best", c.save_best, anything().also({"load_best_model_at_end", "save_top_k"}),

@@ -337,6 +337,9 @@ struct Launch {
 };
 
 struct Checkpoint {
+  int64_t every_steps = 0;          // 0: only when asked to
+  int64_t keep_last = 2;            // 0: all
+  std::string resume = "restarts";  // "restarts", "auto", "never", or a directory
   bool save_final = true;
   bool save_best = true;
   bool operator==(const Checkpoint&) const = default;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "tensors/named.h"
 
 // The safetensors format (https://github.com/huggingface/safetensors): an 8-byte little-endian header size, a
 // JSON header {name: {dtype, shape, data_offsets}}, then the tensors' bytes, row-major, without holes.
@@ -39,8 +40,6 @@ class SafetensorsFile {
   size_t data_start_ = 0;
   std::map<std::string, TensorInfo> tensors_;
 };
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // What was written, for who must know later that it is still so.
 struct WrittenFile {

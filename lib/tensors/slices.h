@@ -23,8 +23,8 @@ struct Slice {
   std::string name;            // of the whole: the same however it is split
   std::vector<int64_t> shape;  // of the whole
   int64_t row_begin = 0, col_begin = 0;
-  at::Tensor tensor;        // the block's storage itself, of as many dimensions; written from, read into
-  bool is_copy = false;     // another rank writes the same block; here it is only read into
+  at::Tensor tensor;     // the block's storage itself, of as many dimensions; written from, read into
+  bool is_copy = false;  // another rank writes the same block; here it is only read into
 };
 
 struct WrittenSlices {

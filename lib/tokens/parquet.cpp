@@ -31,10 +31,10 @@ std::vector<fs::path> package_directories() {
   return directories;
 }
 
-OpenParquet* load_plugin() {
+void* load_plugin() {
   const fs::path plugin = program_directory().parent_path() / "lib" / kParquetLibrary;
   if (!fs::exists(plugin)) {
-    fail<DataError>("Parquet cannot be read: there is no {}: this program was built where no pyarrow was",
+    fail<DataError>("no Parquet: there is no {}: this program was built where no pyarrow was",
                     plugin.string());
   }
   // The plugin finds them loaded: their names end in the version that it was built with.
@@ -44,25 +44,34 @@ OpenParquet* load_plugin() {
     for (const char* library : {TRAINER_ARROW_LIBRARY, TRAINER_PARQUET_LIBRARY}) {
       ::dlopen((directory / library).c_str(), RTLD_LAZY | RTLD_GLOBAL);
     }
-    if (void* handle = ::dlopen(plugin.c_str(), RTLD_NOW)) {
-      if (void* symbol = ::dlsym(handle, kOpenParquet)) return reinterpret_cast<OpenParquet*>(symbol);
-    }
+    if (void* handle = ::dlopen(plugin.c_str(), RTLD_NOW)) return handle;
   }
   const char* reason = ::dlerror();
   fail<DataError>(
-      "Parquet cannot be read: {}; looked for {} in{}\nhint: pip install 'pyarrow=={}.*', or set "
+      "no Parquet: {}; looked for {} in{}\nhint: pip install 'pyarrow=={}.*', or set "
       "TRAINER_PYARROW to the "
       "folder of such a package",
       reason != nullptr ? reason : "no Arrow", TRAINER_ARROW_LIBRARY, looked, TRAINER_ARROW_VERSION);
 }
 
+template <class Function>
+Function* find(const char* name) {
+  static void* const plugin = load_plugin();
+  return reinterpret_cast<Function*>(::dlsym(plugin, name));
+}
+
 }  // namespace
 
 std::unique_ptr<DocumentReader> open_parquet(const std::string& file, const std::string& field) {
-  static OpenParquet* const open = load_plugin();
   std::unique_ptr<DocumentReader> reader;
-  open(file, field, reader);
+  find<OpenParquet>(kOpenParquet)(file, field, reader);
   return reader;
+}
+
+std::unique_ptr<TableWriter> create_parquet(const std::string& file) {
+  std::unique_ptr<TableWriter> table;
+  find<CreateParquet>(kCreateParquet)(file, table);
+  return table;
 }
 
 }  // namespace trainer::tokens

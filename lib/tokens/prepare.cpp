@@ -1,8 +1,6 @@
 #include "tokens/prepare.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include "core/file.h"
 #include "core/format.h"
 #include "core/log.h"
+#include "core/output_lock.h"
 #include "spec/enums.h"
 #include "text/tokenizer.h"
 #include "tokens/megatron.h"
@@ -43,34 +42,6 @@ std::string counted(int64_t number, const char* what) {
 
 // That prepare() was told to stop.
 struct Stopped {};
-
-// Holds an output for this process: a lock on <output>.lock, which goes with it.
-class OutputLock {
- public:
-  explicit OutputLock(const std::string& output) : path_(output + ".lock") {
-    struct stat held {
-    }, named{};
-    do {  // again where its last holder has just removed it
-      fd_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-      if (!fd_.is_open()) fail<DataError>("{}: cannot create: {}", path_, std::strerror(errno));
-      if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK) fail<DataError>("{}: cannot lock: {}", path_, std::strerror(errno));
-        fail<SpecError>("--output: {} is in use by another prepare; expected another one, or to wait for it",
-                        output);
-      }
-    } while (::fstat(fd_.get(), &held) != 0 || ::stat(path_.c_str(), &named) != 0 ||
-             held.st_ino != named.st_ino);
-  }
-  ~OutputLock() {
-    if (fd_.is_open()) ::unlink(path_.c_str());
-  }
-  OutputLock(const OutputLock&) = delete;
-  OutputLock& operator=(const OutputLock&) = delete;
-
- private:
-  std::string path_;
-  Descriptor fd_;
-};
 
 // All tokens in one file, and the lengths of their documents.
 class FileSink final : public TokenSink {

@@ -1,16 +1,19 @@
 #include "train/best_model.h"
 
-#include <cmath>
-#include <filesystem>
+#include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/file.h"
+#include <cmath>
+#include <string_view>
+
 #include "metrics/evaluation.h"
+#include "spec/enums.h"
 
 namespace trainer::train {
 
 BestModel::BestModel(const Job& job)
-    : metric_(job.spec.evaluation.best), patience_(job.spec.evaluation.early_stop_patience) {}
+    : metrics_(job.spec.evaluation.metrics),
+      metric_(job.spec.evaluation.best),
+      patience_(job.spec.evaluation.early_stop_patience) {}
 
 bool BestModel::consider(const metrics::EvaluationRecord& record) {
   last_ = record;
@@ -28,14 +31,24 @@ bool BestModel::consider(const metrics::EvaluationRecord& record) {
   return better;
 }
 
-void save_model(const Job& job, const model::Model& model, const std::string& name) {
-  if (!job.world.is_main()) return;
-  const std::filesystem::path temporary = job.output_dir / fmt::format(".{}.tmp", name);
-  std::error_code error;
-  std::filesystem::remove_all(temporary, error);
-  std::filesystem::create_directories(temporary, error);
-  model.save_pretrained(temporary);
-  replace_directory(temporary, job.output_dir / name);
+tensors::NamedTensors BestModel::state() {
+  tensors::NamedTensors state{{"since_best", tensors::view_of(since_best_)}};
+  for (metrics::EvaluationRecord* record : {&last_, &best_}) {
+    const auto add = [&](std::string_view name, const at::Tensor& view) {
+      state.emplace_back(fmt::format("{}.{}", record == &last_ ? "last" : "best", name), view);
+    };
+    add("step", tensors::view_of(record->step));
+    add("epoch", tensors::view_of(record->epoch));
+    add("time_s", tensors::view_of(record->time_s));
+    add("seconds", tensors::view_of(record->seconds));
+    add("samples", tensors::view_of(record->samples));
+    add("is_best", tensors::view_of(record->best));
+    for (const spec::Metric metric : metrics_) {
+      double& value = record->found.values.try_emplace(metric, metrics::kNotMeasured).first->second;
+      add(spec::to_string(metric), tensors::view_of(value));
+    }
+  }
+  return state;
 }
 
 }  // namespace trainer::train

@@ -9,9 +9,11 @@
 namespace trainer::train {
 namespace {
 
-std::array<at::Tensor*, 6> tensors(data::Batch& batch) {
-  return {&batch.input_ids,  &batch.token_type_ids, &batch.position_ids,
-          &batch.cu_seqlens, &batch.row_keys,       &batch.labels};
+std::array<at::Tensor*, 11> tensors(data::Batch& batch) {
+  data::Records& records = batch.records;
+  return {&batch.input_ids, &batch.token_type_ids, &batch.position_ids, &batch.cu_seqlens,
+          &batch.row_keys,  &batch.labels,         &records.dense,      &records.ids,
+          &records.offsets, &records.weights,      &records.groups};
 }
 
 }  // namespace

@@ -4,10 +4,19 @@
 
 namespace trainer::train {
 
-Ema::Ema(std::vector<at::Tensor> parameters, double decay) : decay_(decay) {
+Ema::Ema(const tensors::NamedTensors& parameters, double decay) : decay_(decay) {
   if (decay == 0) return;
-  parameters_ = std::move(parameters);
-  for (const at::Tensor& parameter : parameters_) means_.push_back(parameter.detach().clone());
+  for (const auto& [name, parameter] : parameters) {
+    names_.push_back(name);
+    parameters_.push_back(parameter);
+    means_.push_back(parameter.detach().clone());
+  }
+}
+
+tensors::NamedTensors Ema::state() const {
+  tensors::NamedTensors state;
+  for (size_t i = 0; i < means_.size(); ++i) state.emplace_back(names_[i], means_[i]);
+  return state;
 }
 
 void Ema::update(const at::Tensor& skipped) {

@@ -2,7 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
+
+#include "tensors/named.h"
 
 namespace trainer::train {
 
@@ -11,9 +14,12 @@ namespace trainer::train {
 class Ema {
  public:
   // decay 0: none, and nothing is kept.
-  Ema(std::vector<at::Tensor> parameters, double decay);
+  Ema(const tensors::NamedTensors& parameters, double decay);
   // skipped: [] fp32, 1 where the optimizer changed nothing. No device sync.
   void update(const at::Tensor& skipped);
+
+  // Views by parameter, in the order that the constructor was given.
+  tensors::NamedTensors state() const;
 
   // While it lives the parameters have the means' values.
   class Applied {
@@ -30,6 +36,7 @@ class Ema {
  private:
   void exchange();
 
+  std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_, means_;
   double decay_;
 };

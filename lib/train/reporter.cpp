@@ -39,12 +39,43 @@ Reporter::Reporter(const Job& job, const c10::Device& device, dist::Communicator
       every_(job.spec.logging.every_steps),
       total_steps_(total_steps),
       is_main_(job.world.is_main()),
+      records_path_(job.output_dir / "metrics.jsonl"),
       peak_flops_(job_peak_flops(job, device)),
       console_(job.spec.logging.progress, {total_steps, total_epochs}, job.world.is_main()),
       phases_(&progress),
       begin_s_(monotonic_s()),
-      loss_sum_(at::zeros({}, at::dtype(at::kDouble).device(device))) {
-  if (is_main_) records_.emplace(job.output_dir / "metrics.jsonl", /*resume=*/false);
+      loss_sum_(at::zeros({}, at::dtype(at::kDouble).device(device))) {}
+
+void Reporter::begin() {
+  if (is_main_) records_.emplace(records_path_, records_bytes_);
+}
+
+tensors::NamedTensors Reporter::state() {
+  elapsed_before_s_ = elapsed_s();
+  begin_s_ = monotonic_s();
+  if (records_) records_bytes_ = records_->size_bytes();
+  using tensors::view_of;
+  return {{"steps", view_of(steps_)},
+          {"num_targets", view_of(num_targets_)},
+          {"samples", view_of(total_work_.samples)},
+          {"tokens", view_of(total_work_.tokens)},
+          {"flops", view_of(total_work_.flops)},
+          {"first_loss", view_of(first_loss_)},
+          {"last_loss", view_of(record_.loss)},
+          {"epoch", view_of(record_.epoch)},
+          {"skipped_steps", view_of(record_.skipped_steps)},
+          {"interval_begin_s", view_of(interval_begin_s_)},
+          {"elapsed_s", view_of(elapsed_before_s_)},
+          {"phases_ns", phases_.state()},
+          {"records_bytes", view_of(records_bytes_)}};
+}
+
+tensors::NamedTensors Reporter::rank_sums() {
+  using tensors::view_of;
+  return {{"loss_sum", loss_sum_},
+          {"samples", view_of(work_.samples)},
+          {"tokens", view_of(work_.tokens)},
+          {"flops", view_of(work_.flops)}};
 }
 
 void Reporter::add(const at::Tensor& loss_sum, const data::Batch& batch, double flops) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 #include "data/loader.h"
@@ -12,6 +13,7 @@
 #include "metrics/jsonl.h"
 #include "metrics/meters.h"
 #include "optim/step_control.h"
+#include "tensors/named.h"
 #include "train/requests.h"
 
 namespace trainer::train {
@@ -23,6 +25,14 @@ class Reporter {
   // `requests`: its votes go along with the sums of the log steps.
   Reporter(const Job& job, const c10::Device& device, dist::Communicator& communicator,
            report::ProgressPage& progress, Requests& requests, int64_t total_steps, double total_epochs);
+
+  // Before the first step, and after state() was filled where training goes on: opens metrics.jsonl, whose records after
+  // that step are dropped.
+  void begin();
+  // Views of what the numbers so far are made of; of the main rank's time.
+  tensors::NamedTensors state();
+  // Views of this rank's own sums since the last log line.
+  tensors::NamedTensors rank_sums();
 
   metrics::PhaseTimes& phases() { return phases_; }
   // Every micro-batch of this rank. loss_sum: [] fp32; flops: executed, forward and backward.
@@ -39,7 +49,7 @@ class Reporter {
   // Mean losses of the first and the last log interval.
   double first_loss() const { return first_loss_; }
   double last_loss() const { return record_.loss; }
-  double elapsed_s() const { return monotonic_s() - begin_s_; }
+  double elapsed_s() const { return elapsed_before_s_ + monotonic_s() - begin_s_; }
 
  private:
   double mfu(double flops_per_s) const;
@@ -50,11 +60,13 @@ class Reporter {
   Requests& requests_;
   int64_t every_, total_steps_;
   bool is_main_;
+  std::filesystem::path records_path_;
   std::optional<double> peak_flops_;  // of all devices
   metrics::Console console_;
   std::optional<metrics::JsonlFile> records_;
+  int64_t records_bytes_ = 0;  // at the last state()
   metrics::PhaseTimes phases_;
-  double begin_s_;
+  double begin_s_, elapsed_before_s_ = 0;
 
   // Since the last log line.
   at::Tensor loss_sum_;  // [] fp64, of this rank

@@ -51,4 +51,9 @@ int64_t SkippedSteps::check(int64_t step, const at::Tensor& loss_scale) {
   return seen_ = total;
 }
 
+tensors::NamedTensors SkippedSteps::state() {
+  return {
+      {"total", total_}, {"in_a_row", in_a_row_}, {"stopped", stopped_}, {"seen", tensors::view_of(seen_)}};
+}
+
 }  // namespace trainer::train

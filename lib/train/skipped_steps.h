@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "spec/job_spec.h"
+#include "tensors/named.h"
 
 namespace trainer::train {
 
@@ -20,6 +21,9 @@ class SkippedSteps {
   // Waits for the device. Warns of steps skipped since the last look; returns how many they are in all. Throws
   // NumericError when they are too many. `step`, `loss_scale`: for the message.
   int64_t check(int64_t step, const at::Tensor& loss_scale);
+
+  // Views.
+  tensors::NamedTensors state();
 
  private:
   const spec::Train& options_;

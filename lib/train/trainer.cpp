@@ -2,10 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include "checkpoint/resume.h"
+#include "checkpoint/save.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "embedding/sharded.h"
 #include "spec/enums.h"
+#include "spec/load.h"
 #include "train/autocast.h"
+#include "train/output.h"
 
 namespace trainer::train {
 
@@ -19,10 +25,18 @@ Trainer::Trainer(const Parts& parts)
       reporter_(parts.job, parts.device, parts.communicator, parts.progress, requests_, parts.total_steps,
                 parts.total_epochs),
       skipped_(parts.job.spec.train, parts.device, parts.job.world.is_main()),
-      best_(parts.job) {}
+      best_(parts.job),
+      tables_(parts.model.embeddings()),
+      table_lr_(
+          parts.job.spec.model.recommender.embedding_optimizer.lr.value_or(parts.job.spec.optimizer.lr) /
+          parts.job.spec.optimizer.lr) {}
 
 bool Trainer::run() {
   p_.model.train();
+  if (p_.resume_from) resume(*p_.resume_from);
+  reporter_.begin();
+  // Of a step that was saved before it was evaluated.
+  if (step_ > 0 && evaluation_due() && best_.last().step != step_) evaluate();
   while (step_ < p_.total_steps && !best_.out_of_patience()) {
     train_step();
     if (const Request request = requests_.after_step(step_); request != Request::kNone) {
@@ -30,9 +44,39 @@ bool Trainer::run() {
       if (request == Request::kStop) return false;
     }
     if (evaluation_due()) evaluate();
+    if (checkpoint_due()) checkpoint();
   }
   finish();
   return true;
+}
+
+checkpoint::State Trainer::state() {
+  using tensors::view_of;
+  checkpoint::State state{.model = p_.model,
+                          .device = p_.device,
+                          .optimizer = p_.optimizer.state(),
+                          .ema = p_.ema.state(),
+                          .progress = {{"loop.step", view_of(step_)},
+                                       {"loop.epoch", view_of(epoch_)},
+                                       {"loop.data_epoch", view_of(data_epoch_)},
+                                       {"loop.data_position", view_of(data_position_)},
+                                       {"loop.at_end_of_epoch", view_of(at_end_of_epoch_)},
+                                       {"loop.num_skipped", view_of(num_skipped_)}},
+                          .evaluations = {},
+                          .rank_sums = reporter_.rank_sums(),
+                          .tables = tables_ != nullptr ? tables_->slices() : std::vector<tensors::Slice>()};
+  tensors::append(state.progress, "step_control", p_.step_control.state());
+  tensors::append(state.progress, "skipped", skipped_.state());
+  tensors::append(state.progress, "reporter", reporter_.state());
+  tensors::append(state.evaluations, "evaluation", best_.state());
+  return state;
+}
+
+void Trainer::resume(const std::filesystem::path& from) {
+  reporter_.phases().start(Phase::kCheckpoint);
+  checkpoint::load(from, state(), p_.communicator);
+  p_.loader.seek(data_epoch_, data_position_);
+  saved_step_ = step_;
 }
 
 void Trainer::finish() {
@@ -83,14 +127,19 @@ void Trainer::train_step() {
   } while (!micro.last_of_step);
 
   phases.start(Phase::kOptimizer);
-  const optim::StepResult result = p_.step_control.prepare(p_.gradient_sync.gradients());
+  std::vector<at::Tensor> gradients = p_.gradient_sync.gradients();
+  if (tables_ != nullptr) gradients.push_back(tables_->gradient_flag());
+  const optim::StepResult result = p_.step_control.prepare(gradients);
   const at::Tensor skipped = skipped_.add(result.found_inf);
   p_.optimizer.step(result.lr, result.grad_scale, skipped);
+  if (tables_ != nullptr) tables_->step(result.lr * table_lr_, result.grad_scale, skipped);
   p_.ema.update(skipped);
 
   phases.start(Phase::kLog);
   p_.progress.end_step(++step_, phases.busy_ns());
   at_end_of_epoch_ = micro.last_of_epoch;
+  data_epoch_ = micro.epoch;
+  data_position_ = micro.position;
   epoch_ = static_cast<double>(micro.epoch) +
            static_cast<double>(micro.position) / static_cast<double>(p_.loader.num_samples());
   const bool log = reporter_.is_due(step_) || evaluation_due();
@@ -102,25 +151,48 @@ void Trainer::train_step() {
 void Trainer::save(const std::string& name) {
   reporter_.phases().start(Phase::kCheckpoint);
   const Ema::Applied mean(p_.ema);
-  save_model(p_.job, p_.model, name);
+  save_model(p_.job.output_dir / name, p_.model, p_.communicator);
 }
 
-// At the same step on all ranks. Whoever asks by hand for a save gets one; before a stop the job's own word counts.
+bool Trainer::checkpoint_due() const {
+  const int64_t every = p_.job.spec.checkpoint.every_steps;
+  return every > 0 && step_ % every == 0 && saved_step_ != step_;
+}
+
+void Trainer::checkpoint() {
+  reporter_.phases().start(Phase::kCheckpoint);
+  if (p_.job.world.is_main() && fingerprint_.empty()) fingerprint_ = p_.data_fingerprint();
+  checkpoint::Manifest manifest;
+  manifest.step = step_;
+  manifest.total_steps = p_.total_steps;
+  manifest.epoch = epoch_;
+  manifest.unix_s = unix_time_s();
+  manifest.data_fingerprint = fingerprint_;
+  manifest.job = spec::to_yaml(p_.job.spec);
+  checkpoint::save(checkpoint::directory_of(p_.job.output_dir), state(), std::move(manifest),
+                   p_.job.spec.checkpoint.keep_last, p_.communicator);
+  saved_step_ = step_;
+}
+
+// At the same step on all ranks. Whoever asks by hand for a checkpoint gets one; before a stop the job's own word counts.
 void Trainer::meet(Request request) {
   const bool stop = request == Request::kStop;
-  const std::string name = fmt::format("step_{}", step_);
-  const bool save = !stop || p_.job.spec.checkpoint.save_final;
-  if (save) this->save(name);
+  const spec::Checkpoint& options = p_.job.spec.checkpoint;
+  const bool save = !stop || options.save_final || options.every_steps > 0;
+  if (save) checkpoint();
   requests_.done(step_);
   if (stop) reporter_.finish(best_.last(), best_.best());
   if (!p_.job.world.is_main()) return;
-  const std::string saved = fmt::format("model saved in {}", (p_.job.output_dir / name).string());
-  if (stop) {
-    log_info("preempted at step {}: {}, exit {}", step_,
-             save ? saved : "nothing saved (checkpoint.save_final is false)",
+  const std::string saved =
+      (checkpoint::directory_of(p_.job.output_dir) / checkpoint::directory_name(step_)).string();
+  if (!stop) {
+    log_info("step {}: saved in {}, as requested", step_, saved);
+  } else if (save) {
+    log_info("preempted at step {}: saved in {}, from where --resume auto goes on; exit {}", step_, saved,
              static_cast<int>(ExitCode::kPreempted));
   } else {
-    log_info("step {}: {}, as requested", step_, saved);
+    log_info("preempted at step {}: nothing saved (checkpoint.save_final is false), exit {}", step_,
+             static_cast<int>(ExitCode::kPreempted));
   }
 }
 

@@ -3,7 +3,12 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
 
+#include "checkpoint/state.h"
 #include "data/loader.h"
 #include "dist/communicator.h"
 #include "dist/gradient_sync.h"
@@ -37,6 +42,8 @@ struct Parts {
   report::ProgressPage& progress;
   int64_t total_steps;
   double total_epochs;
+  std::function<std::string()> data_fingerprint;     // of the training data; takes time
+  std::optional<std::filesystem::path> resume_from;  // the checkpoint that training goes on from
 };
 
 // The training loop; every rank runs the same.
@@ -48,12 +55,17 @@ class Trainer {
   bool run();
 
  private:
+  // All that resuming must restore.
+  checkpoint::State state();
+  void resume(const std::filesystem::path& from);
   void train_step();
+  void checkpoint();
   // Of the mean weights, where there are such.
   void save(const std::string& name);
   void meet(report::Request request);
   void finish();
   bool evaluation_due() const;
+  bool checkpoint_due() const;
   void evaluate();
 
   Parts p_;
@@ -62,11 +74,16 @@ class Trainer {
   Reporter reporter_;
   SkippedSteps skipped_;
   BestModel best_;
+  embedding::ShardedEmbedding* tables_;  // the model's, that no optimizer knows; null: it has none
+  double table_lr_;                      // their learning rate by the optimizer's
 
-  int64_t step_ = 0;  // optimizer steps done
-  double epoch_ = 0;  // with a fraction
+  int64_t step_ = 0;                            // optimizer steps done
+  double epoch_ = 0;                            // with a fraction
+  int64_t data_epoch_ = 0, data_position_ = 0;  // where the next step's samples begin
   bool at_end_of_epoch_ = false;
   int64_t num_skipped_ = 0;  // as last looked
+  int64_t saved_step_ = 0;   // of the last checkpoint
+  std::string fingerprint_;  // of the data, once it is asked for
 };
 
 }  // namespace trainer::train

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "checkpoint/resume.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -28,6 +29,8 @@
 #include "train/attention.h"
 #include "train/ema.h"
 #include "train/job_data.h"
+#include "train/output.h"
+#include "train/saved_model.h"
 #include "train/torch_error.h"
 #include "train/trainer.h"
 
@@ -86,12 +89,6 @@ std::vector<std::pair<std::string, at::Tensor>> trainable(const model::Model& mo
   return parameters;
 }
 
-std::vector<at::Tensor> values(const std::vector<std::pair<std::string, at::Tensor>>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& item : named) tensors.push_back(item.second);
-  return tensors;
-}
-
 // What a run is, before it begins: the resolved job, what the weights did not fit, and what kind of data it
 // is.
 void print_header(const Job& job, const model::LoadReport& report, const DataSize& size) {
@@ -112,45 +109,7 @@ void print_header(const Job& job, const model::LoadReport& report, const DataSiz
   }
 }
 
-// A run's models in a directory: final, best, step_<n>.
-std::vector<std::string> models_in(const std::filesystem::path& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "final" || name == "best" || name.starts_with("step_")) names.push_back(name);
-  }
-  return names;
-}
-
-// What an earlier run left in the output directory goes to `previous` in it: what lies there belongs together. One that
-// left no model does not take the place of one that did. Logs are the launcher's.
-void set_aside_earlier_run(const std::filesystem::path& output_dir) {
-  namespace fs = std::filesystem;
-  // What a restarted job finds here is its own.
-  const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
-  if (attempt != nullptr && std::string_view(attempt) != "0") return;
-  const fs::path previous = output_dir / "previous";
-  std::error_code error;
-  std::vector<std::string> names = models_in(output_dir);
-  if (!fs::exists(output_dir / "metrics.jsonl", error) && names.empty()) return;
-  if (names.empty() && !models_in(previous).empty()) return;
-  if (const std::vector<std::string> older = models_in(previous); !older.empty()) {
-    log_info("removing {} of the run before the last one from {}", fmt::join(older, ", "), previous.string());
-  }
-  fs::remove_all(previous, error);
-  fs::create_directories(previous, error);
-  names.insert(names.end(), {"job.yaml", "metrics.jsonl"});
-  for (const std::string& name : names) {
-    if (!error && fs::exists(output_dir / name)) fs::rename(output_dir / name, previous / name, error);
-  }
-  if (error) {
-    fail<CheckpointError>("{}: cannot set an earlier run aside: {}", previous.string(), error.message());
-  }
-  log_info("the results of an earlier run here are now in {}", previous.string());
-}
-
-bool run(const Job& job, report::ProgressPage& progress) {
+bool run(const Job& job, const Task& task, report::ProgressPage& progress) {
   const c10::Device device = use_device(job);
   const c10::OptionalDeviceGuard guard(device);
   progress.begin(report::Phase::kJoining);
@@ -158,9 +117,19 @@ bool run(const Job& job, report::ProgressPage& progress) {
       job.world.size > 1 ? dist::join(job, agent_hosts_store()) : dist::make_single_process();
 
   progress.begin(report::Phase::kLoading);
-  const JobData data = open_job_data(job);
-  auto [model, report] = model::make_model(job, data.tokenizer);
+  const JobData data = open_job_data(job, /*needs_labels=*/task.kind != Task::Kind::kPredict);
+  auto [model, report] = model::make_model(job, data.info, *communicator);
   model->to(device);
+  if (task.kind != Task::Kind::kTrain) {
+    check_saved_model(job, report);
+    if (const auto shape = model->attention_shape(); shape && device.is_cuda()) {
+      choose_attention(job, *shape, device, *communicator);
+    }
+    const SavedModelParts parts{job, task, data, device, *communicator, progress, *model};
+    task.kind == Task::Kind::kEvaluate ? evaluate(parts) : predict(parts);
+    progress.begin(report::Phase::kFinishing);
+    return true;
+  }
 
   data::Loader loader(data.train, data::LoaderOptions::for_training(job));
   std::optional<Evaluator> evaluator;
@@ -169,9 +138,11 @@ bool run(const Job& job, report::ProgressPage& progress) {
   // With a fraction when the job counts steps.
   const double total_epochs =
       static_cast<double>(total_steps) / static_cast<double>(std::max<int64_t>(loader.num_steps(0), 1));
+  const auto fingerprint = [&] { return fmt::format("{:016x}", data.train->fingerprint()); };
+  const auto resume_from = checkpoint::find(job, is_restarted(), fingerprint, *communicator);
   if (job.world.is_main()) {
-    print_header(job, report, {loader.num_samples(), 0, total_steps, data.tokenizer.vocab_size});
-    set_aside_earlier_run(job.output_dir);
+    print_header(job, report, data_size(data, loader.num_samples(), total_steps));
+    prepare_output(job.output_dir, resume_from, is_restarted());
     write_file_atomic(job.output_dir / "job.yaml", spec::to_yaml(job.spec));
   }
 
@@ -187,10 +158,11 @@ bool run(const Job& job, report::ProgressPage& progress) {
   optim::StepControl step_control(job.spec.train, job.spec.schedule, job.spec.optimizer.lr, total_steps,
                                   device);
 
-  Ema ema(values(trainable(*model)), job.spec.train.ema_decay);
+  Ema ema(trainable(*model), job.spec.train.ema_decay);
 
   Trainer trainer({job, device, *communicator, *model, loader, evaluator ? &*evaluator : nullptr,
-                   *gradient_sync, *optimizer, step_control, ema, progress, total_steps, total_epochs});
+                   *gradient_sync, *optimizer, step_control, ema, progress, total_steps, total_epochs,
+                   fingerprint, resume_from});
   const bool finished = trainer.run();
   progress.begin(report::Phase::kFinishing);
   return finished;
@@ -198,15 +170,18 @@ bool run(const Job& job, report::ProgressPage& progress) {
 
 }  // namespace
 
-ExitCode run_worker(const spec::JobSpec& spec, const World& world, report::ProgressPage& progress) {
-  const Job job = resolve(spec, world, hardware::cuda_device_count());
+ExitCode run_worker(const spec::JobSpec& spec, const World& world, Task task,
+                    report::ProgressPage& progress) {
+  const bool trains = task.kind == Task::Kind::kTrain;
+  const Job job = resolve(trains ? spec : for_saved_model(spec, task), world, hardware::cuda_device_count());
   if (world.is_main()) {
+    check_output(task);
     std::error_code error;
     std::filesystem::create_directories(job.output_dir, error);
     if (error) fail<SpecError>("job.output_dir: {}: {}", job.output_dir.string(), error.message());
   }
   try {
-    return run(job, progress) ? ExitCode::kOk : ExitCode::kPreempted;
+    return run(job, task, progress) ? ExitCode::kOk : ExitCode::kPreempted;
   } catch (const c10::Error& error) {
     fail_as_ours(error, "lower train.batch_size (and raise train.gradient_accumulation), or train in bf16");
   }

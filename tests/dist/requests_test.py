@@ -140,7 +140,7 @@ class Requests(unittest.TestCase):
             time.sleep(random_source.choice([0, 0.001, 0.02]))
 
     def assert_saved(self, directory):
-        for file in ("config.json", "model.safetensors", "vocab.txt"):
+        for file in ("config.json", "model.safetensors", "vocab.txt", "optimizer.safetensors", "state.json"):
             self.assertTrue((directory / file).is_file(), directory / file)
 
     def test_all_ranks_stop_at_the_same_step(self):
@@ -156,16 +156,16 @@ class Requests(unittest.TestCase):
                         workers.wait_until(lambda: all(page.handled_id == number for page in workers.pages), "save")
                         saved = {page.saved_step for page in workers.pages}
                         self.assertEqual(len(saved), 1, saved)
-                    self.assert_saved(workers.output / f"step_{saved.pop()}")
+                    self.assert_saved(workers.output / f"checkpoints/step_{saved.pop()}")
                     self.raise_request(workers, source, STOP, 3)
                     codes, outputs = workers.ends()
                     self.assertEqual(codes, [PREEMPTED] * size, outputs)
                     stopped = {(page.step, page.saved_step, page.handled_id) for page in workers.pages}
                     self.assertEqual(len(stopped), 1, stopped)
                     step = stopped.pop()[0]
-                    self.assertIn(f"preempted at step {step}: model saved in {workers.output}/step_{step}, exit 75",
+                    self.assertIn(f"preempted at step {step}: saved in {workers.output}/checkpoints/step_{step}, from where",
                                   outputs[0])
-                    self.assert_saved(workers.output / f"step_{step}")
+                    self.assert_saved(workers.output / f"checkpoints/step_{step}")
                     self.assertIn('"kind":"summary"', (workers.output / "metrics.jsonl").read_text())
 
     def test_a_stop_may_overtake_a_save(self):
@@ -207,20 +207,20 @@ class Requests(unittest.TestCase):
             codes, outputs = workers.ends()
             self.assertEqual(codes, [PREEMPTED])
             self.assertRegex(outputs[0], r"preempted at step \d+: nothing saved \(checkpoint.save_final is false\), exit 75")
-            self.assertEqual(list(workers.output.glob("step_*")), [])
+            self.assertEqual(list(workers.output.glob("checkpoints/step_*")), [])
 
     def test_under_another_launcher_a_signal_to_one_rank_stops_all(self):
         with Workers(self.path, 3, pages=False, every_steps=7) as workers:
             metrics = workers.output / "metrics.jsonl"
             workers.wait_until(lambda: metrics.is_file() and metrics.stat().st_size > 0, "a log line")
             workers.processes[2].send_signal(signal.SIGUSR1)
-            workers.wait_until(lambda: list(workers.output.glob("step_*/config.json")), "a save")
+            workers.wait_until(lambda: list(workers.output.glob("checkpoints/step_*/config.json")), "a save")
             workers.processes[1].send_signal(signal.SIGTERM)
             codes, outputs = workers.ends()
             self.assertEqual(codes, [PREEMPTED] * 3, outputs)
-            step = int(re.search(r"preempted at step (\d+): model saved", outputs[0])[1])
+            step = int(re.search(r"preempted at step (\d+): saved", outputs[0])[1])
             self.assertEqual(step % 7, 0)
-            self.assert_saved(workers.output / f"step_{step}")
+            self.assert_saved(workers.output / f"checkpoints/step_{step}")
 
     def test_an_agents_sigterm_ends_a_worker_at_once(self):
         with Workers(self.path, 1) as workers:

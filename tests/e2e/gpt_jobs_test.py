@@ -265,8 +265,8 @@ class GptJobs(unittest.TestCase):
         agent.send_signal(signal.SIGTERM)
         output, errors = agent.communicate(timeout=60)
         self.assertEqual(agent.returncode, 75, errors)
-        self.assertRegex(output, r"preempted at step \d+: model saved in .*/stopped/step_\d+, exit 75")
-        model, = (self.path / "stopped").glob("step_*")
+        self.assertRegex(output, r"preempted at step \d+: saved in .*/stopped/checkpoints/step_\d+, from where --resume auto goes on; exit 75")
+        model, = (self.path / "stopped/checkpoints").glob("step_*")
         self.run_job("again", {"model": {"gpt": None, "pretrained": str(model)}, "data": {"tokenizer": None},
                                "train": {"steps": 2}, "evaluation": {"every": "never", "best": None}})
         self.assertLess(self.losses("again")[0], self.losses("stopped")[0] - 0.5)

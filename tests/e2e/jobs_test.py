@@ -242,8 +242,8 @@ class Jobs(unittest.TestCase):
         agent.send_signal(signal.SIGINT)
         output, errors = agent.communicate(timeout=60)
         self.assertEqual(agent.returncode, 75, errors)
-        self.assertRegex(output, r"preempted at step \d+: model saved in .*/stopped/step_\d+, exit 75")
-        self.assertEqual(len(list((self.path / "stopped").glob("step_*/model.safetensors"))), 1)
+        self.assertRegex(output, r"preempted at step \d+: saved in .*/stopped/checkpoints/step_\d+, from where --resume auto goes on; exit 75")
+        self.assertEqual(len(list((self.path / "stopped").glob("checkpoints/step_*/model.safetensors"))), 1)
         self.assert_gone(pids)
 
     def test_two_jobs_at_once_do_not_meet(self):

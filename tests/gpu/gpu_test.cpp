@@ -217,12 +217,25 @@ int64_t train_gpt(Job job, const c10::Device& device) {
   data::Loader loader(windows, data::LoaderOptions::for_training(job));
   const auto gradients = dist::make_gradient_sync(*alone, spec.parallel, named, model->buffers(), {});
   NoWaits no_waits(*gradients, kSteps);
-  train::Ema ema(group.parameters, 0.9);
+  train::Ema ema(named, 0.9);
   const auto optimizer = optim::make_optimizer(spec.optimizer, {group});
   optim::StepControl step_control(spec.train, spec.schedule, spec.optimizer.lr, kSteps, device);
   report::ProgressPage progress;
-  train::Trainer trainer({job, device, *alone, *model, loader, nullptr, no_waits, *optimizer, step_control,
-                          ema, progress, kSteps, 1});
+  train::Trainer trainer({job,
+                          device,
+                          *alone,
+                          *model,
+                          loader,
+                          nullptr,
+                          no_waits,
+                          *optimizer,
+                          step_control,
+                          ema,
+                          progress,
+                          kSteps,
+                          1,
+                          {},
+                          {}});
   trainer.run();
   return progress.step;
 }

@@ -37,12 +37,7 @@ constexpr TypedKernels<T> typed() {
 }
 
 extern const CpuKernels kKernels;
-const CpuKernels kKernels = {TRAINER_NAME(TRAINER_CPU_ISA),
-                             kPanelColumns,
-                             kStripRows,
-                             attention_scratch,
-                             interaction_scratch,
-                             typed<float>(),
-                             typed<Bf16>()};
+const CpuKernels kKernels = {TRAINER_NAME(TRAINER_CPU_ISA), kPanelColumns,  kStripRows,   attention_scratch,
+                             interaction_scratch,           typed<float>(), typed<Bf16>()};
 
 }  // namespace trainer::kernels::TRAINER_CPU_ISA

@@ -187,9 +187,8 @@ void Coordinator::let_go(int64_t id) {
   hooks_.drop(id);
 }
 
-// Until there are checkpoints.
 const char* Coordinator::from_where() const {
-  return plan_.is_trainer ? ", from the first step" : "";
+  return plan_.is_trainer ? ", from the newest checkpoint, or else the first step" : "";
 }
 
 // --- requests to the workers ---

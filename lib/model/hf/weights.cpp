@@ -63,6 +63,17 @@ std::vector<Match> match(const HfModel& model, const WeightFiles* files, const s
 
 }  // namespace
 
+void HfModel::load_pretrained(const std::filesystem::path& directory) {
+  const at::NoGradGuard no_grad;
+  const WeightFiles files(directory);
+  LoadReport report;
+  const std::vector<Match> matches = match(*this, &files, directory.string(), report);
+  if (!report.newly_initialized.empty()) {
+    fail<CheckpointError>("{}: has no weight {}", directory.string(), report.newly_initialized.front());
+  }
+  for (const auto& [name, weight, in_files] : matches) weight.copy_(files.tensor(in_files));
+}
+
 LoadReport check_weights(const HfModel& model, const WeightFiles& files, const std::string& where) {
   LoadReport report;
   match(model, &files, where, report);

@@ -9,9 +9,10 @@
 
 namespace trainer::model {
 
-// A model that transformers has too.
+// A model whose weights lie in files by name: a Hugging Face directory. Of models that transformers has too, by its names.
 class HfModel : public Model {
  public:
+  void load_pretrained(const std::filesystem::path& directory) override;
   // `per_parameter` (a tensor for each of parameters(), in order and of its shape: values or gradients) as
   // views by transformers' names.
   virtual NamedTensors hf_views(const std::vector<at::Tensor>& per_parameter) const = 0;

@@ -61,6 +61,19 @@ TEST_CASE("a batch is its samples end to end") {
   CHECK(data.cost(0) == 3);
 }
 
+TEST_CASE("where labels are not needed, a file may lack their column, but a bad label is one still") {
+  const TemporaryDirectory dir;
+  const auto open_unlabelled = [&](const std::string& path) {
+    return TextClassification(pairs(path), LabelReader(ProblemType::kSingleLabel, 2, {}), encode_characters,
+                              /*needs_labels=*/false);
+  };
+  CHECK_FALSE(open_unlabelled(dir.write("x.tsv", "a\tb\nA\tB\n")).batch({0}, 42, 0, false).labels.defined());
+  CHECK(values(open_unlabelled(dir.write("y.tsv", "a\tb\ty\nA\tB\t1\n")).batch({0}, 42, 0, false).labels) ==
+        Longs{1});
+  CHECK_THROWS_AS(open_unlabelled(dir.write("z.tsv", "a\tb\ty\nA\tB\t2\n")), DataError);
+  CHECK_THROWS_AS(open(dir.write("w.tsv", "a\tb\nA\tB\n")), DataError);
+}
+
 TEST_CASE("an empty batch has tensors of no elements") {
   const TemporaryDirectory dir;
   const Batch batch = open(dir.write("x.tsv", "y\ta\tb\n0\tA\tB\n")).batch({}, 42, 0, false);

@@ -290,7 +290,8 @@ TEST_CASE("Where rows wait for a vocabulary, or features for the data, a descrip
   const Job job = job_of("recommender: {dropout: 0}");
   const std::string text = describe(job, estimate(job));
   INFO(text);
-  CHECK(text.find("26 tables, some with as many rows as the vocabulary will have") != std::string::npos);
+  CHECK(text.find("26 tables with as many rows as their vocabularies will have; 475,985 dense") !=
+        std::string::npos);
   const Job unknown = resolve(
       spec::parse("model: {type: recommender}\ndata: {train: {path: d, format: records}}", "job.yaml", {}),
       World(), 0);
@@ -310,7 +311,8 @@ TEST_CASE("A directory that is no saved recommender is refused before training")
   const std::string where = "job.yaml:1:40: model.pretrained: ", path = dir.path.string();
   CHECK_THROWS_MATCHES(
       check(), SpecError,
-      Message(where + path + " has no features.json; expected a saved recommender\n" + where + path +
+      Message(where + path + " has no features.json, so ids have no rows; expected a saved recommender\n" +
+              where + path +
               " has no weights; expected model.safetensors and tables.index.json, or model.init: "
               "random\n" +
               where + path + "/config.json: cannot open: No such file or directory\n3 faults in job.yaml"));

@@ -129,6 +129,23 @@ TEST_CASE("the summary has evaluation, throughput, memory and the time by phase"
         "  other          60.00 s   60.0 %");
 }
 
+TEST_CASE("a saved model's evaluation has a line for each metric and detail") {
+  SavedModelRecord record;
+  record.model = "runs/a/best";
+  record.data = "dev.csv";
+  record.samples = 400;
+  record.seconds = 4;
+  record.found = {{{Metric::kLoss, 0.45213}, {Metric::kAuc, 0.75}}, {{"auc_error", 2.5e-6}}, {}};
+  CHECK(evaluation_table(record) ==
+        "evaluation\n"
+        "  model      runs/a/best\n"
+        "  data       dev.csv\n"
+        "  samples    400 in 4.0 s, 100 samples/s\n"
+        "  loss       0.45213\n"
+        "  auc        0.75\n"
+        "  auc_error  2.5e-06");
+}
+
 TEST_CASE("a table has its values in one column") {
   CHECK(table("job", {{"a", "1"}, {"model", "bert"}}) == "job\n  a      1\n  model  bert");
   CHECK(table("job", {}) == "job");

@@ -76,26 +76,38 @@ TEST_CASE("an evaluation's details and warnings stand in its line where it has a
         R"("metrics":{"auc":null},"best":false,"details":{"auc_error":0.25},"warnings":["1 is NaN"]})");
 }
 
+TEST_CASE("a saved model's evaluation names the model and its data") {
+  trainer::metrics::SavedModelRecord record;
+  record.model = "best";
+  record.data = "dev.csv";
+  record.samples = 3;
+  record.seconds = 0.5;
+  record.found.values = {{Metric::kLoss, 0.25}};
+  CHECK(to_json(record, 2.5) ==
+        R"({"kind":"evaluation","unix_s":2.5,"model":"best","data":"dev.csv","seconds":0.5,"samples":3,)"
+        R"("metrics":{"loss":0.25}})");
+}
+
 TEST_CASE("a new run begins an empty file, a resumed one goes on after the last whole line") {
   const TemporaryFile file;
   trainer::write_file_atomic(file.path, "{\"step\":1}\n{\"step\":2}\n{\"st");
   {
-    JsonlFile lines(file.path, true);
+    JsonlFile lines(file.path, 1000);
     lines.write_line(R"({"step":3})");
     CHECK(trainer::read_file(file.path) ==
           "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");  // at once, unbuffered
   }
-  JsonlFile(file.path, false).write_line("{}");
+  JsonlFile(file.path, 0).write_line("{}");
   CHECK(trainer::read_file(file.path) == "{}\n");
   trainer::write_file_atomic(file.path, "torn");
-  JsonlFile(file.path, true).write_line("{}");
+  JsonlFile(file.path, 1000).write_line("{}");
   CHECK(trainer::read_file(file.path) == "{}\n");
 }
 
 TEST_CASE("a file that can't be opened is an error, a full disk is not") {
-  CHECK_THROWS_MATCHES(JsonlFile("/nowhere/metrics.jsonl", true), trainer::CheckpointError,
+  CHECK_THROWS_MATCHES(JsonlFile("/nowhere/metrics.jsonl", 0), trainer::CheckpointError,
                        Message("/nowhere/metrics.jsonl: cannot open for writing: No such file or directory"));
-  JsonlFile full("/dev/full", false);
+  JsonlFile full("/dev/full", 0);
   full.write_line("{}");
   full.write(StepRecord());
 }
