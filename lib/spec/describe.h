@@ -374,7 +374,7 @@ void describe(V& v, Parallel& p) {
   v("embedding_compression", p.embedding_compression, anything(),
     "Type in which looked-up embeddings and their gradients travel between ranks; none: fp32");
   v("embedding_memory_gb", p.embedding_memory_gb, at_least(0).at_most(kMillion).in("GiB"),
-    "Memory of a rank that tables may fill; 0: what is free");
+    "Memory of a rank that tables may fill; 0: no limit");
   v("timeout_s", p.timeout_s, above(0).at_most(kMillion).in("s").also({"timeout", "ddp_timeout"}),
     "Longest wait of a collective or of joining before the job fails");
 }

@@ -280,7 +280,7 @@ struct Parallel {
   GradientCompression gradient_compression = GradientCompression::kNone;
   Sharding embedding = Sharding::kAuto;  // of tables that say none
   GradientCompression embedding_compression = GradientCompression::kNone;
-  double embedding_memory_gb = 0;  // a rank; 0: what is free
+  double embedding_memory_gb = 0;  // a rank; 0: no limit
   double timeout_s = 600.0;        // of every collective and of joining
   bool operator==(const Parallel&) const = default;
 };

@@ -149,21 +149,21 @@ class Schedulers(unittest.TestCase):
         service, job = yaml.safe_load_all((ROOT / "configs/launch/kubernetes.yaml").read_text())
         container = job["spec"]["template"]["spec"]["containers"][0]
         # The job's name there is job.yaml; what differs here is where it is, and that node 0 has no name.
-        program, command, _ = container["command"]
-        self.assertEqual((program, command), ("trainer", "run"))
+        program, command, _, *flags = container["command"]
+        self.assertEqual((program, command, flags), ("trainer", "run", ["--resume", "auto"]))
         env = {variable["name"]: variable["value"] for variable in container["env"]}
         env |= {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_ports(1)[0])}
         env = [{**env, "JOB_COMPLETION_INDEX": str(index)} for index in range(job["spec"]["completions"])]
-        self.run_nodes([[TRAINER, *self.job("kubernetes")]] * 2, env)
+        self.run_nodes([[TRAINER, *self.job("kubernetes"), *flags]] * 2, env)
         self.assert_same_losses("kubernetes")
 
     def test_the_skypilot_task_gives_each_node_what_an_agent_needs(self):
         task = yaml.safe_load((ROOT / "configs/launch/skypilot.yaml").read_text())
-        self.assertEqual(task["run"], "build/release/bin/trainer run configs/bert_mrpc.yaml")
+        self.assertEqual(task["run"], "build/release/bin/trainer run configs/bert_mrpc.yaml --resume auto")
         env = {"SKYPILOT_NUM_NODES": str(task["num_nodes"]), "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2",
                "MASTER_PORT": str(free_ports(1)[0])}
         env = [{**env, "SKYPILOT_NODE_RANK": str(rank)} for rank in range(task["num_nodes"])]
-        self.run_nodes([[TRAINER, *self.job("skypilot")]] * 2, env)
+        self.run_nodes([[TRAINER, *self.job("skypilot"), "--resume", "auto"]] * 2, env)
         self.assert_same_losses("skypilot")
 
     def test_a_failing_rank_of_srun_ends_the_step_with_its_exit_code(self):
