@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Training speed of a DLRM job on the CPU: trainer, torchrec and plain PyTorch with sparse gradients (dlrm_torch.py), in turn,
-on the same cores; or with --scaling two processes of trainer and one, each on one thread.
+on the same cores; or with --scaling two processes of trainer, one, and one of two threads.
 
 All train on the same batches in the same order, with the same layers, row-wise Adagrad for the tables (plain PyTorch also with
 SGD) and Adagrad for the rest. Measured, per run: samples/s, the median over windows of steps after the first two; the largest
@@ -33,8 +33,8 @@ REQUIREMENTS = compare.ROOT / "scripts/peers/requirements-torchrec.txt"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="small", help="26 tables of 100,000 rows of 16, or of 1,000,000 of 64")
-    parser.add_argument("--scaling", action="store_true", help="trainer alone: two processes against one, a thread each")
-    parser.add_argument("--threads", type=int, default=2, help="of every program, in all its processes")
+    parser.add_argument("--scaling", action="store_true", help="trainer alone: two processes against one, and one of two threads")
+    parser.add_argument("--threads", type=int, default=2, help="of every program; not with --scaling")
     parser.add_argument("--steps", type=int)
     compare.add_arguments(parser)
     return parser.parse_args()
@@ -56,7 +56,7 @@ def install_torchrec():
     return folder
 
 
-def trainer_command(args, size, data, scratch, processes):
+def trainer_command(args, size, data, scratch, processes, threads):
     job = {"job": {"name": "bench"},
            "model": {"type": "recommender", "recommender": {
                "architecture": "dlrm", "embedding_dim": size["dim"], "rows": size["rows"], "bottom_mlp": BOTTOM, "top_mlp": TOP,
@@ -70,7 +70,7 @@ def trainer_command(args, size, data, scratch, processes):
            "hardware": {"device": "cpu"}}
     path = pathlib.Path(scratch) / "job.yaml"
     path.write_text(json.dumps(job), encoding="utf-8")  # JSON is YAML
-    settings = {"launch.nproc_per_node": processes, "hardware.threads_per_worker": args.threads // processes}
+    settings = {"launch.nproc_per_node": processes, "hardware.threads_per_worker": threads}
     return compare.trainer_command(args, path, settings, scratch)
 
 
@@ -104,22 +104,23 @@ def main():
     with tempfile.TemporaryDirectory() as data:
         clicks.make(data, BATCH * BATCHES, size["rows"], ZIPF)
 
-        def trainer(processes):
-            return lambda scratch: measure(size, trainer_command(args, size, data, scratch, processes), scratch)
+        def trainer(processes, threads):
+            return lambda scratch: measure(size, trainer_command(args, size, data, scratch, processes, threads), scratch,
+                                           {"OMP_NUM_THREADS": str(threads)})
 
         def peer(form, optimizer, env=None):
             return lambda scratch: measure(size, peer_command(args, size, data, scratch, form, optimizer), scratch, env)
 
         if args.scaling:
-            args.threads, os.environ["OMP_NUM_THREADS"] = 2, "1"
-            ours, programs = "2 processes", {"2 processes": trainer(2), "1 process": trainer(1)}
+            ours = "2 processes"
+            programs = {ours: trainer(2, 1), "1 process": trainer(1, 1), "1 of 2 threads": trainer(1, 2)}
         else:
             ours, programs = OURS, {
-                OURS: trainer(1),
+                OURS: trainer(1, args.threads),
                 "torchrec": peer("torchrec", "rowwise_adagrad", {"PYTHONPATH": str(install_torchrec())}),
                 "plain": peer("plain", "rowwise_adagrad"), "plain, SGD": peer("plain", "sgd")}
         about = {"bench": "recommender", "size": args.size, "tables": clicks.NUM_SPARSE, **size, "batch": BATCH, "zipf": ZIPF,
-                 "threads": args.threads, "repeats": args.repeats, **compare.machine()}
+                 "threads": "as named" if args.scaling else args.threads, "repeats": args.repeats, **compare.machine()}
         compare.report(about, programs, ours, args)
 
 
